@@ -1,0 +1,34 @@
+"""edgespec: local language models answer faster, and say the same.
+
+    with edgespec.load("qwen2.5-coder-1.5b") as engine:
+        for event in engine.chat([{"role": "user", "content": "Hello!"}], temperature=0.7):
+            if isinstance(event, edgespec.events.Text):
+                print(event.text, end="")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edgespec import errors, events
+
+if TYPE_CHECKING:
+    from edgespec.engine import Engine
+    from edgespec.loading import load
+
+__version__ = "0.1.0"
+
+__all__ = ["Engine", "errors", "events", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """`load` and `Engine` are imported when first used, so that `import edgespec` costs nothing."""
+    if name == "load":
+        from edgespec.loading import load
+
+        return load
+    if name == "Engine":
+        from edgespec.engine import Engine
+
+        return Engine
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,102 @@
+"""What the commands share when they talk to a person: progress on stderr, and answers that Ctrl-C can end."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from edgespec.events import Event, Loading, Notice
+
+if TYPE_CHECKING:
+    from edgespec.engine import Engine
+
+
+class Console:
+    """Says on stderr what is going on: one line that is rewritten on a terminal, a line for each stage elsewhere."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty() and not verbose
+        self._stage = ""
+        self._shown = 0.0
+        self._open = False
+        if verbose:
+            handler = logging.StreamHandler(sys.stderr)
+            handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+            logger = logging.getLogger("edgespec")
+            logger.addHandler(handler)
+            logger.setLevel(logging.DEBUG)
+
+    def tell(self, event: Loading | Notice) -> None:
+        if isinstance(event, Notice):
+            self.say(event.message)
+        elif not self._quiet:
+            self._progress(event)
+
+    def say(self, sentence: str) -> None:
+        """A line of its own."""
+        if not self._quiet:
+            self.clear()
+            click.echo(sentence, err=True)
+
+    def clear(self) -> None:
+        """Take the progress line away."""
+        if self._open:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+        self._open, self._stage = False, ""
+
+    def _progress(self, event: Loading) -> None:
+        changed = event.stage != self._stage
+        if not self._live:
+            if changed:
+                click.echo(event.stage, err=True)
+            self._stage = event.stage
+            return
+        now = time.monotonic()
+        if not changed and event.fraction not in (None, 1.0) and now - self._shown < 0.1:
+            return
+        share = "" if event.fraction is None else f" {event.fraction:4.0%}"
+        click.echo(f"\r\x1b[2K{event.stage}{share}", nl=False, err=True)
+        self._stage, self._shown, self._open = event.stage, now, True
+
+
+def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
+    """The events of an answer, where Ctrl-C ends the answer at once and keeps what came.
+
+    llama.cpp decodes in a thread of its own: while the main thread is inside a long decode, Python could not react.
+    """
+    line: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            for event in events:
+                line.put(event)
+            line.put(None)
+        except BaseException as error:
+            line.put(error)
+
+    worker = threading.Thread(target=work, name="edgespec-answer", daemon=True)
+    worker.start()
+    try:
+        while True:
+            try:
+                event = line.get()
+            except KeyboardInterrupt:
+                engine.cancel()
+                continue
+            if event is None:
+                return
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+    finally:
+        if worker.is_alive():
+            engine.cancel()
+            worker.join()

@@ -1,0 +1,1 @@
+"""Control: which drafter and how many tokens, round by round."""

@@ -1,0 +1,1 @@
+"""Drafters: whatever proposes tokens, one file for each kind."""

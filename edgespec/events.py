@@ -1,0 +1,81 @@
+"""What the engine says while it works: the only thing that command line, app and host programs see of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from edgespec.protocols import Round
+    from edgespec.settings import Request, VerifyRule
+    from edgespec.stats import Stats
+
+FinishReason = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Progress before the engine is ready: `stage` is a short phrase, `fraction` from 0 to 1 where it is known."""
+
+    stage: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """`done` of `total` prompt tokens are in the target's cache; `cached` of them were there before."""
+
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """New tokens, where each came from, and the text that is now certain.
+
+    `provenance` has a letter for each token: a accepted, c correction, b bonus, p plain round. The text may lag behind
+    the tokens by what could still become a stop string or is part of a character.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """A round, and the tokens that were proposed in it."""
+
+    round: Round
+    proposed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know, in one sentence; the answer goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer, whole. The end token is in neither `tokens` nor `text`."""
+
+    text: str
+    tokens: tuple[int, ...]
+    provenance: str
+    finish_reason: FinishReason
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    seed: int
+    verify: VerifyRule
+    request: Request
+    stats: Stats
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.tokens)
+
+
+Event = Prefill | Text | RoundDone | Notice | Done

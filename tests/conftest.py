@@ -1,0 +1,34 @@
+"""Model files for the tests that need real ones: fetched once into edgespec's cache, like any user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def _model(name: str) -> Path:
+    from edgespec.models.registry import load_registry
+    from edgespec.models.sources import resolve
+
+    return resolve(name, load_registry())
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    return _model("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def gemma_path() -> Path:
+    return _model("gemma3-270m")
+
+
+@pytest.fixture(scope="session")
+def qwen_target_path() -> Path:
+    return _model("qwen2.5-coder-1.5b")
+
+
+@pytest.fixture(scope="session")
+def qwen_draft_path() -> Path:
+    return _model("qwen2.5-coder-0.5b")

@@ -1,0 +1,1 @@
+"""Stand-ins for models and drafters, shared by the tests."""
