@@ -1,9 +1,9 @@
 """edgespec: local language models answer faster, and say the same.
 
-    with edgespec.load("qwen2.5-coder-1.5b") as engine:
-        for event in engine.chat([{"role": "user", "content": "Hello!"}], temperature=0.7):
-            if isinstance(event, edgespec.events.Text):
-                print(event.text, end="")
+with edgespec.load("qwen2.5-coder-1.5b") as engine:
+    for event in engine.chat([{"role": "user", "content": "Hello!"}], temperature=0.7):
+        if isinstance(event, edgespec.events.Text):
+            print(event.text, end="")
 """
 
 from __future__ import annotations

@@ -222,7 +222,9 @@ class Engine:
         if rest := answer.text.finish():
             answer.shown.append(rest)
             yield Text(rest, (), "")
-        yield self._done(answer, request, cached, PrefillCost(answer.prompt_tokens - cached, passes, prefill_seconds), ttft)
+        yield self._done(
+            answer, request, cached, PrefillCost(answer.prompt_tokens - cached, passes, prefill_seconds), ttft
+        )
 
     def _round(self, answer: _Answer) -> tuple[RoundDone, Text]:
         """One round: draft, verify in one target pass, commit, trim."""
@@ -318,9 +320,7 @@ class Engine:
         answer.shown.append(shown)
         return Text(shown, tuple(emitted[:kept]), provenance[:kept])
 
-    def _done(
-        self, answer: _Answer, request: Request, cached: int, prefill: PrefillCost, ttft: float | None
-    ) -> Done:
+    def _done(self, answer: _Answer, request: Request, cached: int, prefill: PrefillCost, ttft: float | None) -> Done:
         plain = plain_seconds(self._plain, len(answer.history))
         return Done(
             text="".join(answer.shown),

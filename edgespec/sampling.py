@@ -63,8 +63,13 @@ def keyed_draw(p: Distribution, seed: int, position: int) -> int:
     noise, a small change of the logits rarely changes it.
     """
     with np.errstate(divide="ignore"):  # a token of probability 0 has a score of -inf and is never drawn
-        scores = np.log(p.p) - np.log(-np.log(_uniform(p.tokens, seed, position)))
+        scores = np.log(p.p) + gumbel_noise(p.tokens, seed, position)
     return int(p.tokens[int(scores.argmax())])
+
+
+def gumbel_noise(tokens: npt.NDArray[np.int64], seed: int, position: int) -> npt.NDArray[np.float64]:
+    """The standard Gumbel noise that `keyed_draw` adds to each token's log probability."""
+    return -np.log(-np.log(_uniform(tokens, seed, position)))
 
 
 def _penalised(logits: Logits, settings: Sampling, window: Sequence[int]) -> Logits:

@@ -73,7 +73,9 @@ class Request:
 
     def __post_init__(self) -> None:
         _demand(self.seed is None or 0 <= self.seed <= MAX_SEED, f"seed must be from 0 to {MAX_SEED}, not {self.seed}.")
-        _demand(self.max_tokens is None or self.max_tokens >= 1, f"max-tokens must be at least 1, not {self.max_tokens}.")
+        _demand(
+            self.max_tokens is None or self.max_tokens >= 1, f"max-tokens must be at least 1, not {self.max_tokens}."
+        )
         _demand(all(self.stop), "a stop string must not be empty.")
         _demand(self.verify in ("auto", "match", "token"), f"verify must be auto, match or token, not {self.verify!r}.")
 

@@ -17,7 +17,16 @@ from edgespec.events import Done, Event, Notice, Prefill, RoundDone, Text
 from edgespec.protocols import Drafter, Policy
 from edgespec.settings import Request, Sampling
 from edgespec.text import StopText
-from tests.support.fakes import END, FakeModel, FakeVocabulary, PlainTemplate, Scripted, continuation, hashed_table, scripts
+from tests.support.fakes import (
+    END,
+    FakeModel,
+    FakeVocabulary,
+    PlainTemplate,
+    Scripted,
+    continuation,
+    hashed_table,
+    scripts,
+)
 
 KS = (1, 2, 3, 4, 7, 8, 15, 16)
 GREEDY = Request(sampling=Sampling(temperature=0.0), max_tokens=40)
@@ -30,7 +39,9 @@ DEEP = hashed_table(16, order=3)
 PROMPT = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4]
 
 
-def engine_for(target: FakeModel, drafter: Drafter | None = None, k: int = 4, policy: Policy | None = None, **kwargs) -> Engine:
+def engine_for(
+    target: FakeModel, drafter: Drafter | None = None, k: int = 4, policy: Policy | None = None, **kwargs
+) -> Engine:
     vocabulary = kwargs.pop("vocabulary", None) or FakeVocabulary()
     return Engine(
         target,
@@ -154,7 +165,9 @@ def test_prompts_around_the_batch_size_and_the_context(length: int, name: str) -
 
 def test_a_context_that_fills_ends_the_answer() -> None:
     endless = hashed_table(16, end=-99.0)
-    done = finish(engine_for(FakeModel(endless, n_ctx=64)).generate(PROMPT, Request(sampling=Sampling(temperature=0.0))))
+    done = finish(
+        engine_for(FakeModel(endless, n_ctx=64)).generate(PROMPT, Request(sampling=Sampling(temperature=0.0)))
+    )
     assert done.finish_reason == "length"
     assert done.prompt_tokens + done.completion_tokens == 64
 
@@ -379,7 +392,10 @@ def test_closing_the_iterator_early_leaves_the_engine_sound() -> None:
     for _ in engine.generate(PROMPT, GREEDY):
         break
     gc.collect()
-    assert finish(engine.generate(PROMPT, GREEDY)).tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    assert (
+        finish(engine.generate(PROMPT, GREEDY)).tokens
+        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    )
 
 
 def test_an_error_in_the_target_leaves_the_engine_sound() -> None:
@@ -395,7 +411,10 @@ def test_an_error_in_the_target_leaves_the_engine_sound() -> None:
     target.before_decode = break_once
     with pytest.raises(RuntimeError, match="out of luck"):
         list(engine.generate(PROMPT, GREEDY))
-    assert finish(engine.generate(PROMPT, GREEDY)).tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    assert (
+        finish(engine.generate(PROMPT, GREEDY)).tokens
+        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    )
 
 
 def test_a_second_call_is_refused_or_waits() -> None:
@@ -474,7 +493,9 @@ def test_a_seed_is_drawn_and_reported_and_gives_the_same_text_again() -> None:
     engine = engine_for(FakeModel(DEEP))
     first = finish(engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), verify="match", max_tokens=40)))
     again = finish(engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), seed=first.seed, max_tokens=40)))
-    other = finish(engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), seed=first.seed + 1, max_tokens=40)))
+    other = finish(
+        engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), seed=first.seed + 1, max_tokens=40))
+    )
     assert again.tokens == first.tokens != other.tokens
     assert (first.verify, again.verify) == ("match", "match")
 

@@ -26,7 +26,9 @@ def slow(history: list[int], k: int, sizes: tuple[int, ...]) -> list[int]:
     return []
 
 
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.lists(st.integers(0, 2), max_size=20), st.integers(1, 9))
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=40), st.lists(st.integers(0, 2), max_size=20), st.integers(1, 9)
+)
 def test_longest_match_first_newest_first(prompt: list[int], answer: list[int], k: int) -> None:
     drafter = NgramDrafter((3, 2, 1))
     history = list(prompt)

@@ -151,7 +151,9 @@ def test_nonsense_is_refused(bad: dict[str, float]) -> None:
         Sampling(**bad)
 
 
-@pytest.mark.parametrize("bad", [{"max_tokens": 0}, {"seed": -1}, {"seed": 2**64}, {"stop": ("",)}, {"verify": "typical"}])
+@pytest.mark.parametrize(
+    "bad", [{"max_tokens": 0}, {"seed": -1}, {"seed": 2**64}, {"stop": ("",)}, {"verify": "typical"}]
+)
 def test_requests_that_cannot_be_are_refused(bad: dict) -> None:
     with pytest.raises(UsageError):
         Request(**bad)

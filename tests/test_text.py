@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +12,7 @@ from edgespec.text import StopText
 
 def stream(data: bytes, cuts: list[int], stops: tuple[str, ...]) -> tuple[str, bool, list[str]]:
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
-    parts = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [data[a:b] for a, b in pairwise(edges)]
     text = StopText(lambda token: parts[token], stops)
     shown = []
     for token in range(len(parts)):

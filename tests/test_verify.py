@@ -209,7 +209,9 @@ def test_what_comes_out_follows_the_target_s_law(rule: str, sampling: Sampling) 
         vocabulary,
         FixedPolicy("model", 2),
         lambda stops: StopText(vocabulary.piece, stops),
-        drafters={"model": ModelDrafter(FakeModel(hashed_table(n_vocab, 1.0, seed=5, end=-99.0), n_vocab), frozenset({END}))},
+        drafters={
+            "model": ModelDrafter(FakeModel(hashed_table(n_vocab, 1.0, seed=5, end=-99.0), n_vocab), frozenset({END}))
+        },
     )
     seen: Counter[tuple[int, ...]] = Counter()
     drafted = accepted = 0

@@ -10,7 +10,7 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class AutoOrInt(click.ParamType):
+class AutoOrInt(click.ParamType):  # type: ignore[type-arg]
     """`auto` or a whole number of at least 0."""
 
     name = "auto|N"

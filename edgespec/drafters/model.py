@@ -76,7 +76,8 @@ class ModelDrafter:
         self._seconds += self._clock() - started
         if rows is None:
             raise BackendError("The draft was asked to continue a history that it has already decoded.")
-        return rows[-1]
+        row: Logits = rows[-1]
+        return row
 
     def _keep(self, length: int) -> None:
         """Keep the first `length` cached tokens; where the model cannot take single tokens back, forget all."""

@@ -69,7 +69,7 @@ class FakeModel:
         return np.array(rows, np.float32).reshape(outputs, self.n_vocab)
 
     def trim(self, position: int) -> None:
-        assert 0 <= position
+        assert position >= 0
         if position and position < len(self.tokens) and not self.can_trim:
             raise RollbackRefused("cannot")
         del self.tokens[position:]

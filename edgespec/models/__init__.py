@@ -1,0 +1,1 @@
+"""Models: which there are, where they come from, and which go together."""
