@@ -32,7 +32,7 @@ from edgespec.settings import ModelSettings
 COMMAND = (sys.executable, "-m", "edgespec.llama.prove")
 """What starts the child; a frozen program gives a command of its own that calls `edgespec.llama.prove.main`."""
 
-_FORMAT = 1
+_FORMAT = 2
 _HEAD = 1 << 20
 _logger = logging.getLogger("edgespec.llama")
 
@@ -41,12 +41,13 @@ _logger = logging.getLogger("edgespec.llama")
 class Proof:
     """What the proof decode found. Noise is in logits, over the top 40 of each row, against single-token decodes.
 
+    With fewer than `invariant_below` tokens cached a row was the same, bit for bit, at every width (0: never).
     `width_noise` is the largest standard deviation over the widths that were tried, `width_noise_max` the largest
     single difference. `warning` is a sentence for the user, or empty.
     """
 
     extra_buffers: bool
-    width_invariant: bool
+    invariant_below: int
     width_noise: float
     width_noise_max: float
     can_trim: bool

@@ -15,13 +15,13 @@ import pytest
 from edgespec.errors import BackendError, ModelUnreadable, UsageError
 from edgespec.llama import proof as room
 from edgespec.llama import prove
-from edgespec.llama.prove import WIDTHS, compare
+from edgespec.llama.prove import FIRST_SPLIT, WIDTHS, Comparison, compare, summary
 from edgespec.protocols import Logits
 from edgespec.settings import ModelSettings
 from tests.llama.gguf_files import write_head
 from tests.support.fakes import FakeModel, hashed_table
 
-GOOD = {"finite": True, "can_trim": True, "width_invariant": False, "width_noise": 0.1, "width_noise_max": 0.2,
+GOOD = {"finite": True, "can_trim": True, "invariant_below": 0, "width_noise": 0.1, "width_noise_max": 0.2,
         "seconds": 1.5}  # fmt: skip
 CHILD = """
 import json, os, sys
@@ -151,28 +151,35 @@ def fake(noise: float = 0.0, can_trim: bool = True) -> Noisy:
 TOKENS = [1 + i % 60 for i in range(64)]
 
 
-def test_equal_rows_are_invariant() -> None:
-    found = compare(fake(), TOKENS)
-    assert found == {"finite": True, "can_trim": True, "width_invariant": True, "width_noise": 0.0,
-                     "width_noise_max": 0.0}  # fmt: skip
+def test_equal_rows_are_equal() -> None:
+    assert compare(fake(), TOKENS, 40) == Comparison(True, True, True, 0.0, 0.0)
 
 
 def test_noise_is_measured_over_the_widths() -> None:
-    found = compare(fake(noise=0.1), TOKENS)
-    assert not found["width_invariant"] and 0.09 < found["width_noise"] < 0.12
-    assert 0.2 < found["width_noise_max"] < 0.6
+    found = compare(fake(noise=0.1), TOKENS, 40)
+    assert not found.equal and 0.09 < found.noise < 0.12
+    assert 0.2 < found.noise_max < 0.6
 
 
 def test_a_model_that_cannot_trim_is_proved_by_reading_again() -> None:
-    found = compare(fake(can_trim=False), TOKENS)
-    assert not found["can_trim"] and found["width_invariant"]
+    found = compare(fake(can_trim=False), TOKENS, 40)
+    assert not found.can_trim and found.equal
 
 
 def test_rows_that_are_not_finite_fail() -> None:
     model = fake()
     good = model.table
     model.table = lambda context: good(context) * (np.nan if len(context) > 50 else 1.0)
-    assert not compare(model, TOKENS)["finite"]
+    assert not compare(model, TOKENS, 40).finite
+
+
+def test_a_build_may_be_invariant_in_short_contexts_alone() -> None:
+    same, noisy = Comparison(True, True, True, 0.0, 0.0), Comparison(True, True, False, 0.1, 0.4)
+    assert summary(same, same)["invariant_below"] > 10**6
+    assert summary(same, noisy)["invariant_below"] == FIRST_SPLIT
+    assert summary(noisy, same)["invariant_below"] == 0
+    assert summary(same, noisy)["width_noise"] == 0.1 == summary(noisy, same)["width_noise"]
+    assert not summary(same, Comparison(False, True, False, 0.0, 0.0))["finite"]
 
 
 def test_the_widths_are_the_contracts() -> None:
@@ -184,6 +191,6 @@ def test_a_real_model(smollm2_path: Path, tmp_path: Path) -> None:
     settings = ModelSettings(threads=1)
     found = prove(smollm2_path, settings, cache=tmp_path)
     assert found.extra_buffers and found.can_trim and not found.warning
-    assert found.width_invariant == (found.width_noise_max == 0.0) and found.width_noise < 1.0
+    assert (found.invariant_below > 10**6) == (found.width_noise_max == 0.0) and found.width_noise < 1.0
     assert prove(smollm2_path, settings, command=["must not run"], cache=tmp_path) == found
     assert dataclasses.is_dataclass(found)

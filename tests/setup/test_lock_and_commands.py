@@ -124,9 +124,9 @@ def test_duration(seconds: float, said: str) -> None:
 
 
 def test_without_a_terminal_lines_are_plain(report: Report) -> None:
-    with report.working(), report.step("building") as progress:
+    with report.working(), report.step("building", " this (once)") as progress:
         progress.note("1/2")
-    assert text(report).startswith("edgespec: building …\nedgespec: building: 0.0 s\nedgespec: ready in ")
+    assert text(report).startswith("edgespec: building this (once) …\nedgespec: building: 0.0 s\nedgespec: ready in ")
     assert "\x1b" not in text(report)
 
 
@@ -134,7 +134,7 @@ def test_on_a_terminal_one_line_shows_all_that_runs() -> None:
     report = Report(io.StringIO(), live=True)
     with report.working(), report.step("one"), report.step("two") as two:
         two.note("17/212")
-        assert "one … 0.0 s; two … 17/212, 0.0 s" in text(report)
+        assert "one: 0.0 s; two: 17/212, 0.0 s" in text(report)
     assert text(report).endswith("\r\x1b[K")
 
 

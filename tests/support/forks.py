@@ -47,12 +47,12 @@ def assert_same_text(context: Context, prompt: Sequence[int], plain: Done, other
     """The two answers are the same, or part at a near-tie on a build where they may."""
     if plain.tokens == other.tokens:
         return
-    assert not proof.width_invariant, "this build is width-invariant: the texts must be identical"
     at = next(
         (i for i, (a, b) in enumerate(zip(plain.tokens, other.tokens, strict=False)) if a != b),
         min(len(plain.tokens), len(other.tokens)),
     )
     history = [*prompt, *plain.tokens[:at]]
+    assert len(history) >= proof.invariant_below, "this build is width-invariant here: the texts must be identical"
     row = row_after(context, history)
     ends = context.model.vocabulary.end_tokens
     candidates = [[done.tokens[at]] if at < len(done.tokens) else sorted(ends) for done in (plain, other)]
