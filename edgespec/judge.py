@@ -31,16 +31,19 @@ class Judge:
     def choose(self, row: Logits, drafted: Sequence[int]) -> tuple[int, Distribution | None]:
         """The next token to propose from one row of a draft's logits, with its q.
 
-        Sampled from q for the `token` rule; else the argmax, which is what an exact match accepts most often.
+        Sampled from q for the `token` rule. For `match` it is what the target would draw if its logits were these: the
+        same noise for the same position makes equal draws likely (Gumbel coupling, Daliri et al., arXiv 2408.07978).
         """
         row = row[: self._n_vocab]
         if len(self._masked):
             row = row.copy()
             row[self._masked[self._masked < len(row)]] = -np.inf
         window = self._window(drafted)
-        if self.rule != "token":
+        if self.rule == "argmax":
             return sampling.argmax(row, self._sampling, window), None
         q = sampling.distribution(row, self._sampling, window)
+        if self.rule == "match":
+            return sampling.keyed_draw(q, self.seed, len(self._history) + len(drafted)), None
         return sampling.draw(q, self._rng), q
 
     def verdict(self, draft: Draft, rows: Logits) -> verify.Verdict:

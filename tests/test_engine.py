@@ -111,6 +111,13 @@ def test_same_model_as_draft_is_always_accepted_and_decodes_each_token_once(k: i
     assert draft.calls == stats.draft_calls
 
 
+@pytest.mark.parametrize("k", KS)
+def test_the_same_model_draws_the_same_tokens_under_match(k: int) -> None:
+    """Draft and target share the noise of a position: equal logits give equal draws."""
+    drafter = ModelDrafter(FakeModel(DEEP), frozenset({END}))
+    assert finish(engine_for(FakeModel(DEEP), drafter, k).generate(PROMPT, SEEDED)).stats.acceptance_rate == 1.0
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_draft_that_errs_decodes_each_committed_token_once(order: int) -> None:
     draft = FakeModel(hashed_table(16, order=order))
