@@ -1,7 +1,7 @@
 """Draft, verify, accept: a round is one function, and an answer is a loop over rounds that yields events.
 
-State between calls: the target's cache holds `_cached`, a prefix of the last answer's history. Within an answer
-`history` is what is committed; its last token (at the start: the prompt's end) is not decoded yet.
+Between calls the target's cache holds a prefix of the last answer's history. Within an answer `history` is what is
+committed; its last token (at the start: the prompt's end) is not decoded yet.
 """
 
 from __future__ import annotations
@@ -13,19 +13,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-from edgespec.drafters.model import common_prefix
-from edgespec.errors import (
-    Closed,
-    EdgespecError,
-    EngineBusy,
-    Interrupted,
-    NoChatTemplate,
-    PromptTooLong,
-    RollbackRefused,
-    UsageError,
-)
+from edgespec.cached import CachedModel
+from edgespec.errors import Closed, EdgespecError, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
 from edgespec.events import Done, Event, FinishReason, Notice, Prefill, RoundDone, Text
 from edgespec.judge import Judge
 from edgespec.protocols import (
@@ -34,7 +25,6 @@ from edgespec.protocols import (
     Draft,
     Drafter,
     LanguageModel,
-    Logits,
     Message,
     Policy,
     Round,
@@ -46,14 +36,18 @@ from edgespec.stats import PrefillCost, plain_seconds, summarize
 
 PLAIN_ROUNDS_KEPT = 512
 
+Result = TypeVar("Result")
+
 
 @dataclass(slots=True)
 class _Answer:
     """One answer as it grows."""
 
+    request: Request
     history: list[int]
     prompt_tokens: int
-    limit: int  # tokens that may still come out at the start
+    reused: int  # tokens of the prompt that were cached
+    limit: int  # tokens that may come out in all
     judge: Judge
     text: TextStream
     drafters: dict[str, Drafter]  # those that have not failed
@@ -62,6 +56,7 @@ class _Answer:
     rounds: list[Round] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     finish: FinishReason | None = None
+    ttft: float | None = None
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -95,53 +90,48 @@ class Engine:
         masked: frozenset[int] = frozenset(),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self.about = about or About(target="")
         self._target = target
+        self._cached = CachedModel(target)
         self._vocabulary = vocabulary
+        self._ends = vocabulary.end_tokens
         self._policy = policy
         self._text_stream = text_stream
         self._drafters = dict(drafters or {})
         self._template = template
-        self.about = about or About(target="")
         self._defaults = defaults or Request()
         self._owned = owned or ExitStack()
         self._masked = masked
         self._clock = clock
-        self._cached: list[int] = []
+        self._away = 0.0  # seconds that consumers have spent between events
         self._plain: deque[Round] = deque(maxlen=PLAIN_ROUNDS_KEPT)
-        self._busy = Lock()
+        self._busy = Lock()  # an answer is in progress
+        self._native = Lock()  # the models are in use at this moment; close() waits for it
+        self._closed = False
         self._cancelled = Flag()
 
     def chat(self, messages: Sequence[Message], *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Answer a conversation, written as the model's own template has it. Options and events as in `generate`."""
         if self._template is None:
             raise NoChatTemplate("This model has no chat template: use a plain prompt (--raw, or complete()).")
+        started = self._clock()
         prompt = self._template.render(messages)
-        add_special = not self._template.begins_itself(prompt)
-        return self.generate(self._vocabulary.tokenize(prompt, add_special=add_special), wait=wait, **options)
+        return self._start(self._tokens(prompt, not self._template.begins_itself(prompt)), started, wait, options)
 
     def complete(self, prompt: str, *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue a text as it stands, without a template. Options and events as in `generate`."""
-        return self.generate(self._vocabulary.tokenize(prompt, add_special=True), wait=wait, **options)
+        started = self._clock()
+        return self._start(self._tokens(prompt, True), started, wait, options)
 
-    def generate(
-        self, prompt: Sequence[int], request: Request | None = None, *, wait: bool = False, **options: Any
-    ) -> Iterator[Event]:
+    def generate(self, prompt: Sequence[int], *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue the tokens of `prompt`; yields Prefill, RoundDone, Text and Notice events, and Done at the end.
 
-        `options` are the fields of Request and Sampling by name (temperature=0.7, max_tokens=200, …), over `request`
-        or the engine's defaults. While an answer is in progress, a second call raises EngineBusy, or waits for its end
-        with `wait`. Closing the iterator early ends the answer and leaves the engine sound. Raises PromptTooLong where
-        the context has no room for an answer.
+        `options` are the fields of Request and Sampling by name (temperature=0.7, max_tokens=200, …) over the engine's
+        defaults; `request` gives a whole one. While an answer is in progress, a second call raises EngineBusy, or waits
+        for its end with `wait`. Closing the iterator early ends the answer and leaves the engine sound. Raises
+        PromptTooLong where the context has no room for an answer.
         """
-        request = (request or self._defaults).having(**options)
-        if not prompt:
-            raise UsageError("The prompt is empty: say something.")
-        if len(prompt) >= self._target.n_ctx:
-            raise PromptTooLong(
-                f"The prompt has {len(prompt)} tokens and the context holds {self._target.n_ctx}: "
-                "shorten it or raise --ctx."
-            )
-        return self._guarded(list(prompt), request, wait)
+        return self._start(list(prompt), self._clock(), wait, options)
 
     def cancel(self) -> None:
         """End the answer in progress, from any thread; its Done says `cancelled` and keeps what came."""
@@ -149,12 +139,14 @@ class Engine:
         self._interrupt(True)
 
     def close(self) -> None:
-        """Free the models, ending an answer in progress. Closing twice is harmless."""
+        """Free the models, ending an answer in progress. Closing twice is harmless, and any thread may do it."""
         self.cancel()
-        for drafter in self._drafters.values():
-            drafter.close()
-        self._target.close()
-        self._owned.close()
+        with self._native:
+            self._closed = True
+            for drafter in self._drafters.values():
+                drafter.close()
+            self._target.close()
+            self._owned.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -162,52 +154,82 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _guarded(self, prompt: list[int], request: Request, wait: bool) -> Iterator[Event]:
+    def _tokens(self, text: str, add_special: bool) -> list[int]:
+        with self._native:
+            self._alive()
+            return self._vocabulary.tokenize(text, add_special=add_special)
+
+    def _start(self, prompt: list[int], started: float, wait: bool, options: dict[str, Any]) -> Iterator[Event]:
+        request = options.pop("request", self._defaults).having(**options)
+        if not prompt:
+            raise UsageError("The prompt is empty: say something.")
+        if len(prompt) >= self._target.n_ctx:
+            raise PromptTooLong(
+                f"The prompt has {len(prompt)} tokens and the context holds {self._target.n_ctx}: "
+                "shorten it or raise --ctx."
+            )
+        return self._guarded(prompt, request, self._clock() - started, wait)
+
+    def _guarded(self, prompt: list[int], request: Request, spent: float, wait: bool) -> Iterator[Event]:
+        """The answer's events, with the models locked only while it works, and a sound cache however it ends."""
+        started = self._now() - spent
         if not self._busy.acquire(blocking=wait):
             raise EngineBusy("The engine is answering already: wait for that answer's end, or cancel it.")
+        events = self._answer(prompt, request, started)
         try:
             self._cancelled.clear()
             self._interrupt(False)
-            yield from self._answer(prompt, request)
+            while True:
+                with self._native:
+                    self._alive()
+                    event = next(events, None)
+                if event is None:
+                    return
+                left = self._clock()
+                try:
+                    yield event
+                finally:
+                    self._away += self._clock() - left
         except BaseException:
-            with suppress(Closed):  # somebody closed the engine before the iterator
-                self._trim(len(self._cached))
+            with self._native, suppress(Closed):  # somebody closed the engine before the iterator
+                self._cached.repair()
             raise
         finally:
             self._busy.release()
 
-    def _answer(self, prompt: list[int], request: Request) -> Iterator[Event]:
-        started = self._clock()
+    def _answer(self, prompt: list[int], request: Request, started: float) -> Iterator[Event]:
         room = self._target.n_ctx - len(prompt)
         answer = _Answer(
+            request=request,
             history=prompt,
             prompt_tokens=len(prompt),
+            reused=self._cached.reuse(prompt),
             limit=room if request.max_tokens is None else min(room, request.max_tokens),
             judge=Judge(request, prompt, self._target.n_vocab, self._masked),
             text=self._text_stream(request.stop),
             drafters=dict(self._drafters) if self._target.can_trim else {},
         )
         if self._drafters and not self._target.can_trim:
-            yield Notice("This model cannot take tokens back, so it is decoded without drafting.")
-        cached = self._reuse(prompt)
-        for drafter in answer.drafters.values():
-            drafter.begin(prompt)
-        yield Prefill(cached, len(prompt), cached)
+            answer.notices.append("This model cannot take tokens back, so it is decoded without drafting.")
+        for drafter in self._drafters.values():
+            self._trying(answer, drafter, lambda drafter=drafter: drafter.begin(prompt))
+        yield Prefill(answer.reused, len(prompt), answer.reused)
 
-        passes, prefill_seconds, ttft = 0, 0.0, None
+        passes, prefill_seconds = 0, 0.0
         try:
+            while len(prompt) - len(self._cached.tokens) > self._target.n_batch:
+                before = self._clock()
+                self._cached.read(prompt[len(self._cached.tokens) :][: self._target.n_batch], outputs=0)
+                prefill_seconds += self._clock() - before
+                passes += 1
+                yield Prefill(len(self._cached.tokens), len(prompt), answer.reused)
+                self._heed_cancel()
             while answer.finish is None:
-                while len(answer.history) - len(self._cached) > self._target.n_batch:
-                    before = self._clock()
-                    self._decode(answer.history[len(self._cached) :][: self._target.n_batch], outputs=0)
-                    prefill_seconds += self._clock() - before
-                    passes += 1
-                    yield Prefill(len(self._cached), answer.prompt_tokens, cached)
-                    self._heed_cancel()
                 round_done, text = self._round(answer)
-                if ttft is None:
-                    ttft = self._clock() - started
-                    yield Prefill(answer.prompt_tokens, answer.prompt_tokens, cached)
+                if text.tokens and answer.ttft is None:
+                    answer.ttft = self._now() - started
+                if len(answer.rounds) == 1:
+                    yield Prefill(answer.prompt_tokens, answer.prompt_tokens, answer.reused)
                 while answer.notices:
                     yield Notice(answer.notices.pop(0))
                 yield round_done
@@ -217,30 +239,34 @@ class Engine:
                     self._heed_cancel()
         except Interrupted:
             self._interrupt(False)
-            self._trim(len(self._cached))
+            self._cached.repair()
             answer.finish = "cancelled"
         if rest := answer.text.finish():
             answer.shown.append(rest)
             yield Text(rest, (), "")
-        yield self._done(
-            answer, request, cached, PrefillCost(answer.prompt_tokens - cached, passes, prefill_seconds), ttft
-        )
+        read = answer.prompt_tokens if answer.rounds else len(self._cached.tokens)
+        yield self._done(answer, PrefillCost(read - answer.reused, passes, prefill_seconds))
 
     def _round(self, answer: _Answer) -> tuple[RoundDone, Text]:
         """One round: draft, verify in one target pass, commit, trim."""
         started = self._clock()
-        pending = answer.history[len(self._cached) :]
-        context = len(self._cached)
-        room = min(answer.room - 1, self._target.n_batch - len(pending), self._target.n_outputs - 1)
-        choice = self._policy.choose(max(room, 0))
+        context = len(self._cached.tokens)
+        pending = answer.history[context:]
+        room = max(0, min(answer.room - 1, self._target.n_batch - len(pending), self._target.n_outputs - 1))
+        choice = self._policy.choose(room)
         draft = self._draft(answer, choice, room)
         drafter_seconds = self._clock() - started
 
         before = self._clock()
-        rows = self._decode([*pending, *draft.tokens], outputs=1 + len(draft.tokens))
+        size = self._target.n_batch
+        while len(pending) > size:  # the model forgot its cache instead of trimming it
+            self._cached.read(pending[:size], outputs=0)
+            pending = pending[size:]
+        rows = self._cached.read([*pending, *draft.tokens], outputs=1 + len(draft.tokens))
         verify_seconds = self._clock() - before
         verdict = answer.judge.verdict(draft, rows)
 
+        decoded = len(answer.history)
         emitted = [*draft.tokens[: verdict.accepted], verdict.token]
         last = "p" if not draft.tokens else "b" if verdict.accepted == len(draft.tokens) else "c"
         text = self._commit(answer, emitted, "a" * verdict.accepted + last)
@@ -248,63 +274,74 @@ class Engine:
         drafted, accepted = len(draft.tokens), verdict.accepted
         if kept < len(emitted):  # the end cut the round: what lies behind the cut does not count
             drafted = accepted = min(accepted, kept)
-        if choice.drafter in answer.drafters and draft.tokens:
-            answer.drafters[choice.drafter].settle(accepted)
-        if accepted < len(draft.tokens):
-            self._trim(context + len(pending) + accepted)
+        drafter = self._drafters.get(choice.drafter or "")
+        if drafter is not None and draft.tokens:
+            self._trying(answer, drafter, lambda: drafter.settle(accepted))
+        if not self._cached.keep(decoded + accepted) and answer.drafters:
+            answer.drafters.clear()
+            answer.notices.append("The model could not take tokens back, so this answer goes on without drafting.")
 
         round_ = Round(
-            drafter=choice.drafter if choice.drafter in answer.drafters else None,
+            drafter=choice.drafter if drafter is not None else None,
             k=choice.k,
             drafted=drafted,
             accepted=accepted,
             emitted=kept,
             context=context,
-            width=len(pending) + len(draft.tokens),
+            width=decoded - context + len(draft.tokens),
             seconds=self._clock() - started,
             draft_seconds=draft.seconds,
             verify_seconds=verify_seconds,
-            drafter_seconds=drafter_seconds,
+            drafter_seconds=drafter_seconds if drafter is not None else 0.0,
             draft_calls=draft.calls,
         )
         answer.rounds.append(round_)
         self._policy.observe(round_)
-        if round_.width == 1:
+        if round_.width == 1 and not round_.draft_seconds:
             self._plain.append(round_)
         return RoundDone(round_, draft.tokens), text
 
     def _draft(self, answer: _Answer, choice: Choice, room: int) -> Draft:
-        """Ask the chosen drafter; one that fails is dropped for this answer, which goes on plain."""
+        """What the chosen drafter proposes, if there is room for it."""
         drafter = answer.drafters.get(choice.drafter or "")
         k = min(choice.k, room)
         if drafter is None or k < 1:
             return Draft()
+        started = self._clock()
+        draft = self._trying(
+            answer, drafter, lambda: self._checked(drafter.draft(answer.history, k, answer.judge.choose), k)
+        )
+        return Draft(seconds=self._clock() - started) if draft is None else draft
+
+    def _trying(self, answer: _Answer, drafter: Drafter, work: Callable[[], Result]) -> Result | None:
+        """Let a drafter work; one that fails is dropped for this answer, which goes on without it."""
+        if drafter.name not in answer.drafters:
+            return None
         try:
-            return self._checked(drafter.draft(answer.history, k, answer.judge.choose), k)
+            return work()
         except Interrupted:
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, EdgespecError) else f"{type(error).__name__}: {error}"
             answer.notices.append(f"Drafting with {drafter.name} stopped for this answer: {reason}")
             del answer.drafters[drafter.name]
-            return Draft()
+            return None
 
     def _checked(self, draft: Draft, k: int) -> Draft:
         """The draft up to k tokens and up to its first end token; ids that the target lacks are a fault."""
         if len(draft.q) != len(draft.tokens):
-            raise UsageError("a draft needs one q for each token.")
+            raise EdgespecError("it gave a q for some tokens only.")
         tokens = draft.tokens[:k]
         if bad := [token for token in tokens if not 0 <= token < self._target.n_vocab]:
-            raise UsageError(f"it proposed token {bad[0]}, which the target does not have.")
-        ends = self._vocabulary.end_tokens
-        length = next((i + 1 for i, token in enumerate(tokens) if token in ends), len(tokens))
+            raise EdgespecError(f"it proposed token {bad[0]}, which the target does not have.")
+        length = next((i + 1 for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         return Draft(tokens[:length], draft.q[:length], draft.calls, draft.seconds)
 
     def _commit(self, answer: _Answer, emitted: Sequence[int], provenance: str) -> Text:
         """Add tokens to the answer up to its end, and say what ended it."""
         shown, kept = "", 0
         for token in emitted:
-            if token in self._vocabulary.end_tokens:
+            if token in self._ends:
                 answer.finish = "stop"
                 break
             answer.history.append(token)
@@ -320,7 +357,7 @@ class Engine:
         answer.shown.append(shown)
         return Text(shown, tuple(emitted[:kept]), provenance[:kept])
 
-    def _done(self, answer: _Answer, request: Request, cached: int, prefill: PrefillCost, ttft: float | None) -> Done:
+    def _done(self, answer: _Answer, prefill: PrefillCost) -> Done:
         plain = plain_seconds(self._plain, len(answer.history))
         return Done(
             text="".join(answer.shown),
@@ -328,31 +365,20 @@ class Engine:
             provenance=answer.provenance,
             finish_reason=answer.finish or "cancelled",
             prompt_tokens=answer.prompt_tokens,
-            cached_prompt_tokens=cached,
+            cached_prompt_tokens=answer.reused,
             seed=answer.judge.seed,
             verify=answer.judge.rule,
-            request=request,
-            stats=summarize(answer.rounds, prefill, ttft, plain),
+            request=answer.request,
+            stats=summarize(answer.rounds, prefill, answer.ttft, plain),
         )
 
-    def _reuse(self, prompt: Sequence[int]) -> int:
-        """Keep the cached prefix that `prompt` begins with, but for its last token; return its length."""
-        self._trim(min(common_prefix(self._cached, prompt), len(prompt) - 1))
-        return len(self._cached)
+    def _now(self) -> float:
+        """The clock, less what consumers have spent between events."""
+        return self._clock() - self._away
 
-    def _decode(self, tokens: Sequence[int], outputs: int) -> Logits:
-        rows = self._target.decode(tokens, len(self._cached), outputs)
-        self._cached.extend(tokens)
-        return rows
-
-    def _trim(self, length: int) -> None:
-        """Keep the first `length` cached tokens; a model that cannot take some back starts over."""
-        try:
-            self._target.trim(length)
-        except RollbackRefused:
-            length = 0
-            self._target.trim(0)
-        del self._cached[length:]
+    def _alive(self) -> None:
+        if self._closed:
+            raise Closed("The engine is closed: load it again.")
 
     def _heed_cancel(self) -> None:
         if self._cancelled.is_set():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
+from edgespec.settings import Request, VerifyRule
+
+if TYPE_CHECKING:  # numpy comes with it, and the command line is to start at once
     from edgespec.protocols import Round
-    from edgespec.settings import Request, VerifyRule
-    from edgespec.stats import Stats
 
 FinishReason = Literal["stop", "length", "cancelled"]
 
@@ -56,6 +56,46 @@ class Notice:
     """Something a person should know, in one sentence; the answer goes on."""
 
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterStats:
+    """One drafter's part: `seconds` is all the time it took, model decodes included."""
+
+    rounds: int
+    drafted: int
+    accepted: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Names, numerators and denominators are the contract's; a ratio without a denominator is None.
+
+    All times leave out what the consumer of the events did between them.
+    """
+
+    rounds: int
+    target_calls: int
+    draft_calls: int
+    drafted: int
+    accepted: int
+    acceptance_rate: float | None
+    drafting_rounds: int
+    avg_accepted_tokens: float | None
+    mean_acceptance_length: float | None
+    drafted_per_position: tuple[int, ...]
+    accepted_per_position: tuple[int, ...]
+    k_histogram: tuple[int, ...]
+    tokens_per_second: float | None
+    prompt_tokens_per_second: float | None
+    ttft_ms: float | None
+    plain_tokens_per_second: float | None
+    speedup: float | None
+    draft_ms: float
+    verify_ms: float
+    overhead_ms: float
+    drafters: dict[str, DrafterStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
+from edgespec.events import DrafterStats, Stats
 from edgespec.protocols import Round
 
 
 @dataclass(frozen=True, slots=True)
-class DrafterStats:
-    """One drafter's part: `seconds` is all the time it took, model decodes included."""
-
-    rounds: int
-    drafted: int
-    accepted: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Names, numerators and denominators are the contract's; a ratio without a denominator is None.
-
-    All times leave out what the consumer of the events did between them.
-    """
-
-    rounds: int
-    target_calls: int
-    draft_calls: int
-    drafted: int
-    accepted: int
-    acceptance_rate: float | None
-    drafting_rounds: int
-    avg_accepted_tokens: float | None
-    mean_acceptance_length: float | None
-    drafted_per_position: tuple[int, ...]
-    accepted_per_position: tuple[int, ...]
-    k_histogram: tuple[int, ...]
-    tokens_per_second: float | None
-    prompt_tokens_per_second: float | None
-    ttft_ms: float | None
-    plain_tokens_per_second: float | None
-    speedup: float | None
-    draft_ms: float
-    verify_ms: float
-    overhead_ms: float
-    drafters: dict[str, DrafterStats] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class PrefillCost:
-    """What came before the first round: passes without emission and the seconds inside them."""
+    """Reading the prompt: its tokens that were not cached (the last ride in the first round), the passes before the
+    first round, and the seconds inside them."""
 
     tokens: int
     passes: int
@@ -59,24 +21,25 @@ class PrefillCost:
 
 
 def summarize(
-    rounds: Sequence[Round], prefill: PrefillCost, ttft_seconds: float | None, plain_seconds: float | None
+    passes: Sequence[Round], prefill: PrefillCost, ttft_seconds: float | None, plain_seconds: float | None
 ) -> Stats:
-    """The figures of one answer.
+    """The figures of one answer, from its target passes after the prefill.
 
-    `prefill.tokens` counts the prompt's tokens that were not cached; the last of them ride in the first round.
-    `plain_seconds` is what a token of plain decoding takes here, where that was measured.
+    A pass that gave nothing but the end of the answer is no round, though its time counts. `plain_seconds` is what a
+    token of plain decoding takes here, where that was measured.
     """
+    rounds = [r for r in passes if r.emitted]
     drafting = [r for r in rounds if r.drafted]
     drafted = sum(r.drafted for r in rounds)
     accepted = sum(r.accepted for r in rounds)
     average = _ratio(accepted, len(drafting))
     speed = _ratio(sum(r.emitted for r in rounds[1:]), sum(r.seconds for r in rounds[1:]))
     plain = _ratio(1.0, plain_seconds or 0.0)
-    first_pass = rounds[0].verify_seconds if rounds else 0.0
+    first_pass = passes[0].verify_seconds if passes else 0.0
     return Stats(
         rounds=len(rounds),
-        target_calls=prefill.passes + len(rounds),
-        draft_calls=sum(r.draft_calls for r in rounds),
+        target_calls=prefill.passes + len(passes),
+        draft_calls=sum(r.draft_calls for r in passes),
         drafted=drafted,
         accepted=accepted,
         acceptance_rate=_ratio(accepted, drafted),
@@ -91,10 +54,10 @@ def summarize(
         ttft_ms=None if ttft_seconds is None else 1000.0 * ttft_seconds,
         plain_tokens_per_second=plain,
         speedup=_ratio(speed, plain) if speed is not None and plain is not None else None,
-        draft_ms=1000.0 * sum(r.draft_seconds for r in rounds),
-        verify_ms=1000.0 * sum(r.verify_seconds for r in rounds),
-        overhead_ms=1000.0 * sum(r.overhead_seconds for r in rounds),
-        drafters=_by_drafter(rounds),
+        draft_ms=1000.0 * sum(r.draft_seconds for r in passes),
+        verify_ms=1000.0 * sum(r.verify_seconds for r in passes),
+        overhead_ms=1000.0 * sum(r.overhead_seconds for r in passes),
+        drafters=_by_drafter(passes),
     )
 
 

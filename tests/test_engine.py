@@ -79,8 +79,8 @@ def test_every_drafter_gives_what_plain_decoding_gives(name: str, k: int) -> Non
             plain, target = engine_for(FakeModel(table)), FakeModel(table)
             drafting = engine_for(target, drafters(table)[name](), k)
             for turn in (PROMPT, [*PROMPT, 5, 6, 7], PROMPT * 3):
-                expected = finish(plain.generate(turn, request))
-                done = finish(drafting.generate(turn, request))
+                expected = finish(plain.generate(turn, request=request))
+                done = finish(drafting.generate(turn, request=request))
                 assert (done.tokens, done.text) == (expected.tokens, expected.text)
                 assert done.finish_reason == expected.finish_reason
                 assert done.cached_prompt_tokens == expected.cached_prompt_tokens
@@ -91,7 +91,7 @@ def test_every_drafter_gives_what_plain_decoding_gives(name: str, k: int) -> Non
 def test_after_every_round_the_caches_hold_what_is_committed(name: str) -> None:
     target, drafter = FakeModel(DEEP), drafters(DEEP)[name]()
     committed = list(PROMPT)
-    for event in engine_for(target, drafter, 4).generate(PROMPT, GREEDY):
+    for event in engine_for(target, drafter, 4).generate(PROMPT, request=GREEDY):
         if isinstance(event, Text):
             committed.extend(event.tokens)
             assert committed[: len(target.tokens)] == target.tokens
@@ -104,7 +104,9 @@ def test_after_every_round_the_caches_hold_what_is_committed(name: str) -> None:
 @pytest.mark.parametrize("k", KS)
 def test_same_model_as_draft_is_always_accepted_and_decodes_each_token_once(k: int) -> None:
     draft = FakeModel(DEEP)
-    done = finish(engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), k).generate(PROMPT, GREEDY))
+    done = finish(
+        engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), k).generate(PROMPT, request=GREEDY)
+    )
     stats = done.stats
     assert stats.acceptance_rate == 1.0
     assert draft.decoded <= done.prompt_tokens + stats.drafted + stats.rounds
@@ -115,13 +117,15 @@ def test_same_model_as_draft_is_always_accepted_and_decodes_each_token_once(k: i
 def test_the_same_model_draws_the_same_tokens_under_match(k: int) -> None:
     """Draft and target share the noise of a position: equal logits give equal draws."""
     drafter = ModelDrafter(FakeModel(DEEP), frozenset({END}))
-    assert finish(engine_for(FakeModel(DEEP), drafter, k).generate(PROMPT, SEEDED)).stats.acceptance_rate == 1.0
+    assert finish(engine_for(FakeModel(DEEP), drafter, k).generate(PROMPT, request=SEEDED)).stats.acceptance_rate == 1.0
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_draft_that_errs_decodes_each_committed_token_once(order: int) -> None:
     draft = FakeModel(hashed_table(16, order=order))
-    done = finish(engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), 4).generate(PROMPT, GREEDY))
+    done = finish(
+        engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), 4).generate(PROMPT, request=GREEDY)
+    )
     assert 0 < done.stats.accepted < done.stats.drafted
     assert draft.decoded <= done.prompt_tokens + done.stats.drafted + done.stats.rounds
 
@@ -129,7 +133,7 @@ def test_a_draft_that_errs_decodes_each_committed_token_once(order: int) -> None
 def test_statistics_agree_with_each_other() -> None:
     for name, make in drafters(DEEP).items():
         for k in KS:
-            done = finish(engine_for(FakeModel(DEEP), make(), k).generate(PROMPT, GREEDY))
+            done = finish(engine_for(FakeModel(DEEP), make(), k).generate(PROMPT, request=GREEDY))
             stats = done.stats
             assert done.completion_tokens == stats.accepted + stats.rounds, name
             assert done.provenance.count("a") == stats.accepted
@@ -145,13 +149,13 @@ def test_statistics_agree_with_each_other() -> None:
 def test_provenance_of_full_acceptance() -> None:
     table = hashed_table(16, end=-99.0)
     request = Request(sampling=Sampling(temperature=0.0), max_tokens=5)
-    done = finish(engine_for(FakeModel(table), Scripted(continuation(table)), 2).generate(PROMPT, request))
+    done = finish(engine_for(FakeModel(table), Scripted(continuation(table)), 2).generate(PROMPT, request=request))
     assert done.provenance == "aabab"
 
 
 def test_the_first_round_rides_on_the_last_prompt_chunk() -> None:
     target = FakeModel(DEEP, n_batch=8)
-    done = finish(engine_for(target, Scripted(continuation(DEEP)), 3).generate(PROMPT, GREEDY))
+    done = finish(engine_for(target, Scripted(continuation(DEEP)), 3).generate(PROMPT, request=GREEDY))
     assert target.widths[:3] == [8, 5 + 3, 1 + 3]
     assert done.stats.target_calls == done.stats.rounds + 1 == target.calls
     assert done.completion_tokens == done.stats.accepted + done.stats.rounds
@@ -162,9 +166,9 @@ def test_the_first_round_rides_on_the_last_prompt_chunk() -> None:
 def test_prompts_around_the_batch_size_and_the_context(length: int, name: str) -> None:
     prompt = [1 + i % 15 for i in range(length)]
     request = Request(sampling=Sampling(temperature=0.0))
-    expected = finish(engine_for(FakeModel(LOOPY, n_ctx=64, n_batch=8)).generate(prompt, request))
+    expected = finish(engine_for(FakeModel(LOOPY, n_ctx=64, n_batch=8)).generate(prompt, request=request))
     target = FakeModel(LOOPY, n_ctx=64, n_batch=8)
-    done = finish(engine_for(target, Scripted(scripts(LOOPY)[name]), 16).generate(prompt, request))
+    done = finish(engine_for(target, Scripted(scripts(LOOPY)[name]), 16).generate(prompt, request=request))
     assert done.tokens == expected.tokens
     assert done.finish_reason == expected.finish_reason
     assert len(prompt) + len(done.tokens) <= 64
@@ -173,7 +177,7 @@ def test_prompts_around_the_batch_size_and_the_context(length: int, name: str) -
 def test_a_context_that_fills_ends_the_answer() -> None:
     endless = hashed_table(16, end=-99.0)
     done = finish(
-        engine_for(FakeModel(endless, n_ctx=64)).generate(PROMPT, Request(sampling=Sampling(temperature=0.0)))
+        engine_for(FakeModel(endless, n_ctx=64)).generate(PROMPT, request=Request(sampling=Sampling(temperature=0.0)))
     )
     assert done.finish_reason == "length"
     assert done.prompt_tokens + done.completion_tokens == 64
@@ -210,7 +214,7 @@ def test_an_end_token_anywhere_in_a_round_ends_the_answer_there(n: int, k: int) 
     target = FakeModel(table)
     drafter = Scripted(continuation(table))
     engine = engine_for(target, drafter, k)
-    done = finish(engine.generate(PROMPT, GREEDY))
+    done = finish(engine.generate(PROMPT, request=GREEDY))
     assert done.finish_reason == "stop"
     assert done.completion_tokens == n and END not in done.tokens
     assert done.text == "".join(f"<{token}>" for token in done.tokens)
@@ -219,7 +223,7 @@ def test_an_end_token_anywhere_in_a_round_ends_the_answer_there(n: int, k: int) 
     assert target.tokens == committed[: len(target.tokens)]
 
     before = target.decoded
-    following = finish(engine.generate([*committed, 5, 6, 7], GREEDY))
+    following = finish(engine.generate([*committed, 5, 6, 7], request=GREEDY))
     assert following.cached_prompt_tokens >= len(committed) - 1
     assert min(target.widths) >= 1 and target.decoded - before <= 4 + following.stats.drafted + following.stats.rounds
 
@@ -229,7 +233,7 @@ def test_an_end_token_anywhere_in_a_round_ends_the_answer_there(n: int, k: int) 
 def test_max_tokens_is_exact(max_tokens: int, k: int) -> None:
     table = hashed_table(16, end=-99.0)
     request = Request(sampling=Sampling(temperature=0.0), max_tokens=max_tokens)
-    done = finish(engine_for(FakeModel(table), Scripted(continuation(table)), k).generate(PROMPT, request))
+    done = finish(engine_for(FakeModel(table), Scripted(continuation(table)), k).generate(PROMPT, request=request))
     assert done.completion_tokens == max_tokens and done.finish_reason == "length"
     assert done.stats.accepted <= done.completion_tokens
 
@@ -238,13 +242,13 @@ def test_max_tokens_is_exact(max_tokens: int, k: int) -> None:
 @pytest.mark.parametrize("k", [1, 4, 8])
 def test_a_stop_string_cuts_text_tokens_counts_and_cache(name: str, k: int) -> None:
     table = hashed_table(16, end=-99.0)
-    whole = finish(engine_for(FakeModel(table)).generate(PROMPT, GREEDY))
+    whole = finish(engine_for(FakeModel(table)).generate(PROMPT, request=GREEDY))
     for at in range(1, 12):
         first, second = whole.tokens[at], whole.tokens[at + 1]
         stop = f"{first}><{second}"
         request = Request(sampling=Sampling(temperature=0.0), max_tokens=40, stop=(stop, "never"))
         target = FakeModel(table)
-        events = list(engine_for(target, Scripted(scripts(table)[name]), k).generate(PROMPT, request))
+        events = list(engine_for(target, Scripted(scripts(table)[name]), k).generate(PROMPT, request=request))
         done = events[-1]
         assert isinstance(done, Done) and done.finish_reason == "stop"
         cut = whole.text.index(stop)
@@ -259,9 +263,9 @@ def test_a_stop_string_cuts_text_tokens_counts_and_cache(name: str, k: int) -> N
 
 def test_withheld_text_is_flushed_at_the_end() -> None:
     table = hashed_table(16, end=-99.0)
-    whole = finish(engine_for(FakeModel(table)).generate(PROMPT, GREEDY))
+    whole = finish(engine_for(FakeModel(table)).generate(PROMPT, request=GREEDY))
     request = Request(sampling=Sampling(temperature=0.0), max_tokens=40, stop=(whole.text[-3:] + "x",))
-    events = list(engine_for(FakeModel(table)).generate(PROMPT, request))
+    events = list(engine_for(FakeModel(table)).generate(PROMPT, request=request))
     assert "".join(event.text for event in events if isinstance(event, Text)) == whole.text
     assert events[-1].text == whole.text
 
@@ -280,7 +284,7 @@ def test_characters_that_span_tokens_come_out_whole(k: int) -> None:
 
     vocabulary = FakeVocabulary(n_vocab, pieces)
     engine = engine_for(FakeModel(table, n_vocab), Scripted(continuation(table)), k, vocabulary=vocabulary)
-    events = list(engine.generate([n_vocab - 1], Request(sampling=Sampling(temperature=0.0))))
+    events = list(engine.generate([n_vocab - 1], request=Request(sampling=Sampling(temperature=0.0))))
     assert "".join(event.text for event in events if isinstance(event, Text)) == text.decode()
     assert all("\ufffd" not in event.text for event in events if isinstance(event, Text))
 
@@ -289,7 +293,7 @@ def test_an_answer_that_ends_inside_a_character_shows_one_replacement() -> None:
     pieces = {token: "é".encode()[:1] for token in range(16)}
     vocabulary = FakeVocabulary(16, {**pieces, END: b""})
     request = Request(sampling=Sampling(temperature=0.0), max_tokens=1)
-    done = finish(engine_for(FakeModel(DEEP), vocabulary=vocabulary).generate(PROMPT, request))
+    done = finish(engine_for(FakeModel(DEEP), vocabulary=vocabulary).generate(PROMPT, request=request))
     assert done.text == "\ufffd"
 
 
@@ -301,18 +305,20 @@ def test_a_failing_drafter_is_dropped_with_one_notice() -> None:
         raise ValueError("no [tokens] today")
 
     engine = engine_for(FakeModel(DEEP), Scripted(script), 4)
-    events = list(engine.generate(PROMPT, GREEDY))
+    events = list(engine.generate(PROMPT, request=GREEDY))
     notices = [event.message for event in events if isinstance(event, Notice)]
     assert len(notices) == 1 and "no [tokens] today" in notices[0]
     assert len(calls) == 1
-    list(engine.generate(PROMPT, GREEDY))
+    list(engine.generate(PROMPT, request=GREEDY))
     assert len(calls) == 2, "it gets another chance in the next answer"
 
 
 def test_a_draft_context_that_fills_stops_the_drafting_only() -> None:
     draft = FakeModel(DEEP, n_ctx=len(PROMPT) + 10)
-    events = list(engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), 4).generate(PROMPT, GREEDY))
-    assert events[-1].tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    events = list(
+        engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), 4).generate(PROMPT, request=GREEDY)
+    )
+    assert events[-1].tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=GREEDY)).tokens
     assert sum(isinstance(event, Notice) for event in events) == 1
     assert len(draft.tokens) <= draft.n_ctx
 
@@ -320,11 +326,11 @@ def test_a_draft_context_that_fills_stops_the_drafting_only() -> None:
 def test_the_next_turn_decodes_only_what_is_new() -> None:
     target = FakeModel(DEEP)
     engine = engine_for(target, Scripted(continuation(DEEP)), 4)
-    first = finish(engine.generate(PROMPT, GREEDY))
+    first = finish(engine.generate(PROMPT, request=GREEDY))
     turn = [*PROMPT, *first.tokens, 3, 4, 5]
-    second = finish(engine.generate(turn, GREEDY))
+    second = finish(engine.generate(turn, request=GREEDY))
     assert second.cached_prompt_tokens >= len(turn) - 4
-    again = finish(engine.generate(turn, GREEDY))
+    again = finish(engine.generate(turn, request=GREEDY))
     assert again.cached_prompt_tokens == len(turn) - 1
     assert again.tokens == second.tokens
 
@@ -333,8 +339,8 @@ def test_a_model_that_cannot_trim_answers_plain_and_right() -> None:
     target = FakeModel(DEEP, can_trim=False)
     engine = engine_for(target, Scripted(continuation(DEEP)), 4)
     for turn in (PROMPT, [*PROMPT[:5], 9, 9]):
-        events = list(engine.generate(turn, GREEDY))
-        assert events[-1].tokens == finish(engine_for(FakeModel(DEEP)).generate(turn, GREEDY)).tokens
+        events = list(engine.generate(turn, request=GREEDY))
+        assert events[-1].tokens == finish(engine_for(FakeModel(DEEP)).generate(turn, request=GREEDY)).tokens
         assert events[-1].stats.drafted == 0
         assert sum(isinstance(event, Notice) for event in events) == 1
 
@@ -343,10 +349,10 @@ def test_a_trim_that_is_refused_in_the_middle_is_made_good() -> None:
     """A sliding window can refuse what a model promised: the history is read again, in batches."""
     target = FakeModel(DEEP, n_batch=8)
     engine = engine_for(target, Scripted(scripts(DEEP)["garbage"]), 4)
-    events = engine.generate(PROMPT, GREEDY)
+    events = engine.generate(PROMPT, request=GREEDY)
     next(event for event in events if isinstance(event, RoundDone))
     target.can_trim = False
-    assert finish(events).tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+    assert finish(events).tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=GREEDY)).tokens
 
 
 def test_cancel_between_rounds_keeps_what_came() -> None:
@@ -354,14 +360,14 @@ def test_cancel_between_rounds_keeps_what_came() -> None:
     engine = engine_for(target)
     seen: list[int] = []
     last: Event | None = None
-    for event in engine.generate(PROMPT, GREEDY):
+    for event in engine.generate(PROMPT, request=GREEDY):
         last = event
         if isinstance(event, Text):
             seen.extend(event.tokens)
             if len(seen) == 5:
                 engine.cancel()
     assert isinstance(last, Done) and last.finish_reason == "cancelled" and last.tokens == tuple(seen)
-    assert finish(engine.generate(PROMPT, GREEDY)).completion_tokens == 40
+    assert finish(engine.generate(PROMPT, request=GREEDY)).completion_tokens == 40
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 5])
@@ -374,34 +380,34 @@ def test_cancel_inside_a_decode_leaves_the_engine_sound(call: int) -> None:
             engine.cancel()
 
     target.before_decode = cancel_then
-    done = finish(engine.generate(PROMPT, GREEDY))
+    done = finish(engine.generate(PROMPT, request=GREEDY))
     assert done.finish_reason == "cancelled"
     target.before_decode = lambda: None
     turn = [*PROMPT, *done.tokens]
     assert target.tokens == turn[: len(target.tokens)]
-    expected = finish(engine_for(FakeModel(DEEP)).generate(turn, GREEDY))
-    assert finish(engine.generate(turn, GREEDY)).tokens == expected.tokens
+    expected = finish(engine_for(FakeModel(DEEP)).generate(turn, request=GREEDY))
+    assert finish(engine.generate(turn, request=GREEDY)).tokens == expected.tokens
 
 
 def test_cancel_inside_the_draft_leaves_the_engine_sound() -> None:
     draft = FakeModel(DEEP)
     engine = engine_for(FakeModel(DEEP), ModelDrafter(draft, frozenset({END})), 4)
     draft.before_decode = lambda: engine.cancel() if draft.calls == 6 else None
-    done = finish(engine.generate(PROMPT, GREEDY))
+    done = finish(engine.generate(PROMPT, request=GREEDY))
     assert done.finish_reason == "cancelled" and not any(d.interrupted for d in (draft,))
     draft.before_decode = lambda: None
-    assert finish(engine.generate(PROMPT, GREEDY)).stats.acceptance_rate == 1.0
+    assert finish(engine.generate(PROMPT, request=GREEDY)).stats.acceptance_rate == 1.0
 
 
 def test_closing_the_iterator_early_leaves_the_engine_sound() -> None:
     target = FakeModel(DEEP)
     engine = engine_for(target, Scripted(scripts(DEEP)["flip1"]), 4)
-    for _ in engine.generate(PROMPT, GREEDY):
+    for _ in engine.generate(PROMPT, request=GREEDY):
         break
     gc.collect()
     assert (
-        finish(engine.generate(PROMPT, GREEDY)).tokens
-        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+        finish(engine.generate(PROMPT, request=GREEDY)).tokens
+        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=GREEDY)).tokens
     )
 
 
@@ -417,21 +423,21 @@ def test_an_error_in_the_target_leaves_the_engine_sound() -> None:
 
     target.before_decode = break_once
     with pytest.raises(RuntimeError, match="out of luck"):
-        list(engine.generate(PROMPT, GREEDY))
+        list(engine.generate(PROMPT, request=GREEDY))
     assert (
-        finish(engine.generate(PROMPT, GREEDY)).tokens
-        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, GREEDY)).tokens
+        finish(engine.generate(PROMPT, request=GREEDY)).tokens
+        == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=GREEDY)).tokens
     )
 
 
 def test_a_second_call_is_refused_or_waits() -> None:
     engine = engine_for(FakeModel(DEEP))
-    first = engine.generate(PROMPT, GREEDY)
+    first = engine.generate(PROMPT, request=GREEDY)
     next(first)
     with pytest.raises(EngineBusy):
-        next(engine.generate(PROMPT, GREEDY))
+        next(engine.generate(PROMPT, request=GREEDY))
     results: list[Done] = []
-    second = threading.Thread(target=lambda: results.append(finish(engine.generate(PROMPT, GREEDY, wait=True))))
+    second = threading.Thread(target=lambda: results.append(finish(engine.generate(PROMPT, request=GREEDY, wait=True))))
     second.start()
     tokens = finish(first).tokens
     second.join(10)
@@ -441,7 +447,7 @@ def test_a_second_call_is_refused_or_waits() -> None:
 def test_close_is_harmless_twice_and_during_an_answer() -> None:
     target = FakeModel(DEEP)
     with engine_for(target) as engine:
-        events = engine.generate(PROMPT, GREEDY)
+        events = engine.generate(PROMPT, request=GREEDY)
         next(events)
     engine.close()
     assert target.closed == 2
@@ -450,7 +456,7 @@ def test_close_is_harmless_twice_and_during_an_answer() -> None:
 
 def test_prefill_says_how_far_it_is() -> None:
     target = FakeModel(DEEP, n_batch=4)
-    progress = [e for e in engine_for(target).generate(PROMPT, GREEDY) if isinstance(e, Prefill)]
+    progress = [e for e in engine_for(target).generate(PROMPT, request=GREEDY) if isinstance(e, Prefill)]
     assert [e.done for e in progress] == [0, 4, 8, 12, 13]
     assert {e.total for e in progress} == {13}
 
@@ -471,7 +477,7 @@ def test_speed_leaves_out_the_first_round_and_the_consumer() -> None:
     table = hashed_table(16, end=-99.0)
     engine = engine_for(FakeModel(table), Scripted(continuation(table)), 4, clock=clock)
     events = []
-    for event in engine.generate(PROMPT, Request(sampling=Sampling(temperature=0.0), max_tokens=15)):
+    for event in engine.generate(PROMPT, request=Request(sampling=Sampling(temperature=0.0), max_tokens=15)):
         events.append(event)
         clock.now += 1000.0  # the consumer takes its time
     stats, rounds = events[-1].stats, [e.round for e in events if isinstance(e, RoundDone)]
@@ -483,7 +489,7 @@ def test_speed_leaves_out_the_first_round_and_the_consumer() -> None:
 
 def test_one_round_has_no_speed() -> None:
     request = Request(sampling=Sampling(temperature=0.0), max_tokens=1)
-    assert finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request)).stats.tokens_per_second is None
+    assert finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=request)).stats.tokens_per_second is None
 
 
 def test_chat_goes_through_the_template() -> None:
@@ -498,10 +504,14 @@ def test_chat_goes_through_the_template() -> None:
 
 def test_a_seed_is_drawn_and_reported_and_gives_the_same_text_again() -> None:
     engine = engine_for(FakeModel(DEEP))
-    first = finish(engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), verify="match", max_tokens=40)))
-    again = finish(engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), seed=first.seed, max_tokens=40)))
+    first = finish(
+        engine.generate(PROMPT, request=Request(sampling=Sampling(temperature=1.0), verify="match", max_tokens=40))
+    )
+    again = finish(
+        engine.generate(PROMPT, request=Request(sampling=Sampling(temperature=1.0), seed=first.seed, max_tokens=40))
+    )
     other = finish(
-        engine.generate(PROMPT, Request(sampling=Sampling(temperature=1.0), seed=first.seed + 1, max_tokens=40))
+        engine.generate(PROMPT, request=Request(sampling=Sampling(temperature=1.0), seed=first.seed + 1, max_tokens=40))
     )
     assert again.tokens == first.tokens != other.tokens
     assert (first.verify, again.verify) == ("match", "match")
@@ -512,5 +522,5 @@ def test_masked_tokens_are_never_proposed() -> None:
     for request in (GREEDY, Request(sampling=Sampling(temperature=1.5, min_p=0.0), max_tokens=60)):
         drafter = ModelDrafter(FakeModel(LOOPY), frozenset({END}))
         engine = engine_for(FakeModel(LOOPY), drafter, 4, masked=masked)
-        proposed = [t for e in engine.generate(PROMPT, request) if isinstance(e, RoundDone) for t in e.proposed]
+        proposed = [t for e in engine.generate(PROMPT, request=request) if isinstance(e, RoundDone) for t in e.proposed]
         assert proposed and not masked & set(proposed)

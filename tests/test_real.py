@@ -107,7 +107,7 @@ def oracle(
 @pytest.mark.parametrize("kind", ["ngram", "oracle", "flip0", "flip2", "garbage", "itself"])
 def test_every_drafter_gives_the_text_of_plain_decoding(smollm2: Bench, kind: str, request_: Request) -> None:
     prompt = smollm2.prompt(STORY)
-    plain = finish(smollm2.engine().generate(prompt, request_))
+    plain = finish(smollm2.engine().generate(prompt, request=request_))
     drafters: dict[str, Callable[[], Drafter]] = {
         "ngram": lambda: NgramDrafter((3, 2, 1)),
         "oracle": lambda: Scripted(oracle(plain.tokens, prompt)),
@@ -117,7 +117,7 @@ def test_every_drafter_gives_the_text_of_plain_decoding(smollm2: Bench, kind: st
         "itself": lambda: ModelDrafter(smollm2.second(), smollm2.model.vocabulary.end_tokens),
     }
     for k in (1, 4, 15):
-        done = finish(smollm2.engine(drafters[kind](), k).generate(prompt, request_))
+        done = finish(smollm2.engine(drafters[kind](), k).generate(prompt, request=request_))
         assert_same_text(smollm2.context, prompt, plain, done, smollm2.proof)
 
 
@@ -128,7 +128,7 @@ def test_a_model_that_drafts_for_itself_is_accepted_but_for_near_ties(smollm2: B
     rejections: list[tuple[list[int], int, int]] = []
     history, proposed, settled = list(prompt), (), 0
     stats = None
-    for event in smollm2.engine(drafter, 4).generate(prompt, request):
+    for event in smollm2.engine(drafter, 4).generate(prompt, request=request):
         if isinstance(event, RoundDone):
             proposed, settled = event.proposed, event.round.accepted
         elif isinstance(event, Text) and event.tokens:
@@ -151,8 +151,8 @@ def test_the_pair_gives_the_text_of_plain_decoding(qwen: Bench, qwen_draft_path:
     drafter = ModelDrafter(draft, qwen.model.vocabulary.end_tokens)
     for text in ("Write a Python class for a stack with push, pop and peek.", "用简单的话解释量子纠缠。"):
         prompt = qwen.prompt(text)
-        plain = finish(qwen.engine().generate(prompt, request_))
-        drafting = finish(qwen.engine(drafter, 3).generate(prompt, request_))
+        plain = finish(qwen.engine().generate(prompt, request=request_))
+        drafting = finish(qwen.engine(drafter, 3).generate(prompt, request=request_))
         assert_same_text(qwen.context, prompt, plain, drafting, qwen.proof)
         assert drafting.stats.acceptance_rate is not None and drafting.stats.acceptance_rate > 0.4
         assert drafting.stats.draft_calls >= drafting.stats.drafting_rounds
@@ -163,8 +163,8 @@ def test_a_sliding_window_is_rolled_back(gemma: Bench) -> None:
     """Longer than the window of 512, so that trimming reaches across its edge."""
     prompt = gemma.model.vocabulary.tokenize("The sea is wide. " * 130, add_special=True)
     assert len(prompt) > 520
-    plain = finish(gemma.engine().generate(prompt, GREEDY))
-    done = finish(gemma.engine(Scripted(lambda history, k: [11] * k), 8).generate(prompt, GREEDY))
+    plain = finish(gemma.engine().generate(prompt, request=GREEDY))
+    done = finish(gemma.engine(Scripted(lambda history, k: [11] * k), 8).generate(prompt, request=GREEDY))
     assert_same_text(gemma.context, prompt, plain, done, gemma.proof)
 
 

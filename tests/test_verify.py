@@ -216,7 +216,7 @@ def test_what_comes_out_follows_the_target_s_law(rule: str, sampling: Sampling) 
     seen: Counter[tuple[int, ...]] = Counter()
     drafted = accepted = 0
     for seed in range(runs):
-        *_, done = engine.generate(prompt, Request(sampling=sampling, seed=seed, max_tokens=3, verify=rule))  # type: ignore[arg-type]
+        *_, done = engine.generate(prompt, request=Request(sampling=sampling, seed=seed, max_tokens=3, verify=rule))  # type: ignore[arg-type]
         assert isinstance(done, Done)
         seen[done.tokens] += 1
         drafted, accepted = drafted + done.stats.drafted, accepted + done.stats.accepted

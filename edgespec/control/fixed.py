@@ -12,9 +12,7 @@ class FixedPolicy:
         self._choice = Choice(drafter, k) if drafter is not None and k > 0 else Choice()
 
     def choose(self, room: int) -> Choice:
-        if self._choice.drafter is None or room < 1:
-            return Choice()
-        return Choice(self._choice.drafter, min(self._choice.k, room))
+        return self._choice
 
     def observe(self, round_: Round) -> None:
         pass

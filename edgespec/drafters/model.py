@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from edgespec.errors import BackendError, RollbackRefused
+from edgespec.cached import CachedModel
+from edgespec.errors import BackendError
 from edgespec.protocols import Choose, Distribution, Draft, LanguageModel, Logits
 
 
@@ -23,15 +24,15 @@ class ModelDrafter:
         self, model: LanguageModel, end_tokens: frozenset[int], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._model = model
+        self._cached = CachedModel(model)
         self._ends = end_tokens
         self._clock = clock
-        self._cached: list[int] = []
         self._base = 0  # tokens of the history when the last draft began
         self._calls = 0
         self._seconds = 0.0
 
     def begin(self, history: Sequence[int]) -> None:
-        self._keep(min(common_prefix(self._cached, history), len(history) - 1))
+        self._cached.reuse(history)
 
     def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
         room = self._model.n_ctx - len(history) + 1  # the last drafted token is not decoded
@@ -41,7 +42,7 @@ class ModelDrafter:
         self._calls, self._seconds = 0, 0.0
         tokens: list[int] = []
         q: list[Distribution | None] = []
-        row = self._read(history[len(self._cached) :])
+        row = self._read(history[len(self._cached.tokens) :])
         while True:
             token, distribution = choose(row, tokens)
             tokens.append(token)
@@ -51,7 +52,7 @@ class ModelDrafter:
             row = self._read([token])
 
     def settle(self, accepted: int) -> None:
-        self._keep(min(len(self._cached), self._base + accepted))
+        self._cached.keep(self._base + accepted)
 
     def interrupt(self, on: bool = True) -> None:
         self._model.interrupt(on)
@@ -60,37 +61,17 @@ class ModelDrafter:
         self._model.close()
 
     def _read(self, tokens: Sequence[int]) -> Logits:
-        """Decode `tokens`, in batches; return the last one's row (n_vocab,)."""
+        """Decode `tokens`, at least one, in batches; return the last one's row (n_vocab,)."""
         size = self._model.n_batch
-        rows: Logits | None = None
         started = self._clock()
-        for at in range(0, len(tokens), size):
-            chunk = tokens[at : at + size]
-            try:
-                rows = self._model.decode(chunk, len(self._cached), int(at + size >= len(tokens)))
-            except BaseException:
-                self._model.trim(len(self._cached))
-                raise
-            self._cached.extend(chunk)
-            self._calls += 1
-        self._seconds += self._clock() - started
-        if rows is None:
-            raise BackendError("The draft was asked to continue a history that it has already decoded.")
+        try:
+            for at in range(0, len(tokens), size):
+                rows = self._cached.read(tokens[at : at + size], outputs=int(at + size >= len(tokens)))
+                self._calls += 1
+        except BaseException:
+            self._cached.repair()
+            raise
+        finally:
+            self._seconds += self._clock() - started
         row: Logits = rows[-1]
         return row
-
-    def _keep(self, length: int) -> None:
-        """Keep the first `length` cached tokens; where the model cannot take single tokens back, forget all."""
-        if length == len(self._cached):
-            return
-        try:
-            self._model.trim(length)
-        except RollbackRefused:
-            length = 0
-            self._model.trim(0)
-        del self._cached[length:]
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens `a` and `b` have in common from the start."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
