@@ -9,14 +9,15 @@ from edgespec.protocols import LanguageModel, Logits
 
 
 class CachedModel:
-    """Keeps book of a model's cache: `tokens` are decoded and sound, whatever happens in a decode."""
+    """Keeps book of a model's cache, which it empties first: `tokens` are decoded and sound, come what may."""
 
     def __init__(self, model: LanguageModel) -> None:
+        model.trim(0)
         self.model = model
         self.tokens: list[int] = []
 
     def read(self, tokens: Sequence[int], outputs: int) -> Logits:
-        """Decode `tokens` behind those that are cached; return the last `outputs` rows. After an error call `repair`."""
+        """Decode `tokens` behind those that are cached; return the last `outputs` rows. After an error, `repair`."""
         rows = self.model.decode(tokens, len(self.tokens), outputs)
         self.tokens.extend(tokens)
         return rows
@@ -27,7 +28,7 @@ class CachedModel:
         return len(self.tokens)
 
     def keep(self, length: int) -> bool:
-        """Keep the first `length` tokens. A model that cannot take the others back forgets all; returns whether it could."""
+        """Keep the first `length` tokens; a model that cannot take the others back forgets all. Whether it could."""
         return length >= len(self.tokens) or self._trim(length)
 
     def repair(self) -> None:

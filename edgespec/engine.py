@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Flag
 from threading import Lock
 from typing import Any, TypeVar
@@ -212,7 +213,7 @@ class Engine:
         if self._drafters and not self._target.can_trim:
             answer.notices.append("This model cannot take tokens back, so it is decoded without drafting.")
         for drafter in self._drafters.values():
-            self._trying(answer, drafter, lambda drafter=drafter: drafter.begin(prompt))
+            self._trying(answer, drafter, partial(drafter.begin, prompt))
         yield Prefill(answer.reused, len(prompt), answer.reused)
 
         passes, prefill_seconds = 0, 0.0
@@ -276,7 +277,7 @@ class Engine:
             drafted = accepted = min(accepted, kept)
         drafter = self._drafters.get(choice.drafter or "")
         if drafter is not None and draft.tokens:
-            self._trying(answer, drafter, lambda: drafter.settle(accepted))
+            self._trying(answer, drafter, partial(drafter.settle, accepted))
         if not self._cached.keep(decoded + accepted) and answer.drafters:
             answer.drafters.clear()
             answer.notices.append("The model could not take tokens back, so this answer goes on without drafting.")

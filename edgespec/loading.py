@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,14 +19,25 @@ from edgespec.errors import ModelError, NoChatTemplate, UsageError
 from edgespec.events import Loading, Notice
 from edgespec.llama import Context, JinjaTemplate, Model, prove
 from edgespec.llama.library import library
+from edgespec.llama.proof import CHILD
 from edgespec.models.registry import Registry, default_pair_name, load_registry
-from edgespec.models.sources import resolve
+from edgespec.models.sources import open_source, resolve
 from edgespec.models.vocabulary import compare
 from edgespec.protocols import ChatTemplate, Drafter
-from edgespec.settings import DEFAULT_K, MODEL_DEFAULTS, About, DrafterChoice, ModelSettings, Request
+from edgespec.settings import DEFAULT_K, MODEL_DEFAULTS, About, DrafterChoice, ModelSettings, Request, Sampling
 from edgespec.text import StopText
 
 Tell = Callable[[Loading | Notice], None]
+
+# Our names for what a GGUF file can recommend.
+RECOMMENDED = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repeat_penalty": "penalty_repeat",
+    "repeat_last_n": "penalty_last_n",
+}
 
 
 def load(
@@ -39,6 +51,7 @@ def load(
     gpu_layers: int = MODEL_DEFAULTS.gpu_layers,
     draft_gpu_layers: int = MODEL_DEFAULTS.gpu_layers,
     threads: int = MODEL_DEFAULTS.threads,
+    python: Sequence[str] | None = None,
     on_event: Tell = lambda event: None,
     **options: Any,
 ) -> Engine:
@@ -46,32 +59,38 @@ def load(
 
     Without either: $EDGESPEC_PAIR, else the default pair. Missing files are fetched. `drafter` auto is the draft model
     where there is one, else n-grams; `k` auto is a fixed length. `on_event` hears Loading and Notice; what it raises
-    ends the loading. `options` are the engine's defaults for every answer (see Engine.generate). Raises EdgespecError.
+    ends the loading. `python` is what to start child processes with (followed by `-m MODULE`) instead of this
+    interpreter, for frozen programs. `options` are the engine's defaults for every answer (see Engine.generate), over
+    those that the model file recommends. Raises EdgespecError.
     """
     if drafter not in get_args(DrafterChoice):
         raise UsageError(f"drafter must be one of {', '.join(get_args(DrafterChoice))}, not {drafter!r}.")
     if k != "auto" and k < 0:
         raise UsageError(f"k must be auto, or at least 0, not {k}.")
-    defaults = Request().having(**options)
+    Request().having(**options)  # what is wrong with them should be said before anything is fetched
+    length = DEFAULT_K if k == "auto" else k
+    settings = ModelSettings(ctx, gpu_layers, threads)
+    draft_settings = ModelSettings(ctx, draft_gpu_layers, threads, max_draft=0)
     registry = load_registry()
     names = _names(registry, pair, target, draft)
-    kind = _kind(drafter, names)
-    length = DEFAULT_K if k == "auto" else k
+    kind = _kind(drafter, names) if length else None
 
-    settings = ModelSettings(ctx, gpu_layers, threads, max_draft=max(MODEL_DEFAULTS.max_draft, length))
-    target_path = _file(names.target, registry, on_event)
-    draft_path = _file(names.draft, registry, on_event) if kind == "model" and names.draft is not None else None
-    masked = _masked(target_path, draft_path, on_event) if draft_path is not None else frozenset()
+    prepare = _Preparation(registry, python, on_event)
+    target_path = prepare.file(names.target)
+    draft_path = prepare.file(names.draft) if kind == "model" and names.draft is not None else None
+    masked = prepare.masked(target_path, draft_path) if draft_path is not None else frozenset()
     if gpu_layers > 0 and not library().offloads:
         on_event(Notice("This build of llama.cpp runs on the CPU alone: --gpu-layers has no effect."))
 
     with ExitStack() as owned:
-        model, context = _context(target_path, settings, owned, on_event)
+        model, context, can_trim = prepare.context(target_path, settings, owned)
         drafters: dict[str, Drafter] = {}
-        if draft_path is not None:
-            small = ModelSettings(context.n_ctx, draft_gpu_layers, threads, max_draft=0)
-            _, draft_context = _context(draft_path, small, owned, on_event)
-            if not draft_context.can_trim:
+        if not can_trim:
+            on_event(Notice(f"{target_path.name} cannot take tokens back, so it is decoded without drafting."))
+        elif draft_path is not None:
+            draft_settings = replace(draft_settings, ctx=context.n_ctx)
+            _, draft_context, draft_can_trim = prepare.context(draft_path, draft_settings, owned)
+            if not draft_can_trim:
                 raise ModelError(f"{draft_path.name} cannot take tokens back, so it cannot draft: use --drafter ngram.")
             drafters["model"] = ModelDrafter(draft_context, model.vocabulary.end_tokens)
         elif kind == "ngram":
@@ -82,9 +101,9 @@ def load(
             FixedPolicy(kind, length),
             lambda stops: StopText(model.vocabulary.piece, stops),
             drafters=drafters,
-            template=_template(model),
-            about=About(names.target, names.draft if draft_path is not None else None, names.pair),
-            defaults=defaults,
+            template=_template(model, on_event),
+            about=About(names.target, names.draft if "model" in drafters else None, names.pair),
+            defaults=Request(_recommended(model)).having(**options),
             masked=masked,
             owned=owned.pop_all(),
         )
@@ -124,39 +143,69 @@ def _kind(drafter: DrafterChoice, names: _Names) -> Literal["model", "ngram"] | 
     return drafter
 
 
-def _file(reference: str, registry: Registry, tell: Tell) -> Path:
-    def progress(done: int, total: int) -> None:
-        tell(Loading(f"fetching {reference}", done / total if total else None))
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """The steps before an engine, each telling what it does."""
 
-    return resolve(reference, registry, progress=progress, say=lambda sentence: tell(Loading(sentence)))
+    registry: Registry
+    python: Sequence[str] | None
+    tell: Tell
+
+    def file(self, reference: str) -> Path:
+        """The file of a path or a model's name, fetched if it is not here."""
+
+        def progress(done: int, total: int) -> None:
+            self.tell(Loading(f"fetching {reference}", done / total if total else None))
+
+        pip = None if self.python is None else [*self.python, "-m", "pip"]
+        opened = partial(open_source, pip=pip)
+        return resolve(reference, self.registry, progress=progress, say=self._say, open_source=opened)
+
+    def masked(self, target: Path, draft: Path) -> frozenset[int]:
+        """Compare the vocabularies before any weights are loaded; the ids that must not be proposed."""
+        with Model.load(target, vocab_only=True) as ours, Model.load(draft, vocab_only=True) as theirs:
+            result = compare(ours.vocabulary, theirs.vocabulary)
+        result.require()
+        for warning in result.warnings:
+            self.tell(Notice(warning))
+        return result.masked
+
+    def context(self, path: Path, settings: ModelSettings, owned: ExitStack) -> tuple[Model, Context, bool]:
+        """Prove and load a model; with its context, and whether tokens can be taken back."""
+        command = None if self.python is None else [*self.python, "-m", CHILD]
+        proof = prove(path, settings, say=self._say, command=command)
+        if proof.warning:
+            self.tell(Notice(proof.warning))
+
+        def progress(done: float) -> bool:
+            self.tell(Loading(f"loading {path.name}", done))
+            return True
+
+        model = Model.load(path, settings, extra_buffers=proof.extra_buffers, progress=progress)
+        owned.callback(model.close)
+        context = Context(model, settings)
+        return model, context, proof.can_trim and context.can_trim
+
+    def _say(self, sentence: str) -> None:
+        self.tell(Loading(sentence))
 
 
-def _masked(target: Path, draft: Path, tell: Tell) -> frozenset[int]:
-    """Compare the vocabularies before any weights are loaded; the ids that must not be proposed."""
-    with Model.load(target, vocab_only=True) as ours, Model.load(draft, vocab_only=True) as theirs:
-        result = compare(ours.vocabulary, theirs.vocabulary)
-    result.require()
-    for warning in result.warnings:
-        tell(Notice(warning))
-    return result.masked
-
-
-def _context(path: Path, settings: ModelSettings, owned: ExitStack, tell: Tell) -> tuple[Model, Context]:
-    proof = prove(path, settings, say=lambda sentence: tell(Loading(sentence)))
-    if proof.warning:
-        tell(Notice(proof.warning))
-
-    def progress(done: float) -> bool:
-        tell(Loading(f"loading {path.name}", done))
-        return True
-
-    model = Model.load(path, settings, extra_buffers=proof.extra_buffers, progress=progress)
-    owned.callback(model.close)
-    return model, Context(model, settings)
-
-
-def _template(model: Model) -> ChatTemplate | None:
+def _template(model: Model, tell: Tell) -> ChatTemplate | None:
+    """The model's chat template; without a sound one the engine still completes plain text."""
     try:
         return JinjaTemplate.of(model)
     except NoChatTemplate:
         return None
+    except ModelError as error:
+        tell(Notice(str(error)))
+        return None
+
+
+def _recommended(model: Model) -> Sampling:
+    """llama.cpp's defaults, but for what the file's makers recommend in its metadata (general.sampling.*)."""
+    found = {name: model.metadata(f"general.sampling.{key}") for name, key in RECOMMENDED.items()}
+    whole = {"top_k", "repeat_last_n"}
+    with suppress(ValueError, UsageError):  # a file that recommends nonsense recommends nothing
+        values = {name: int(text) if name in whole else float(text) for name, text in found.items() if text}
+        return Sampling(**values)  # type: ignore[arg-type]
+    return Sampling()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -42,7 +41,7 @@ class Program(click.Group):
             self._fail(ctx, f"Something unexpected went wrong ({type(error).__name__}: {error}); -v shows where.", 1)
 
     def _fail(self, ctx: click.Context, sentence: str, code: int) -> None:
-        if "-v" in sys.argv or "--verbose" in sys.argv:
+        if ctx.meta.get("edgespec.verbose"):
             import traceback
 
             traceback.print_exc()

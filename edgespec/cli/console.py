@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
 import sys
 import threading
 import time
@@ -70,7 +71,8 @@ class Console:
 def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
     """The events of an answer, where Ctrl-C ends the answer at once and keeps what came.
 
-    llama.cpp decodes in a thread of its own: while the main thread is inside a long decode, Python could not react.
+    The answer is made in a thread of its own: while the main thread is inside a long decode, Python could not react.
+    For its duration Ctrl-C raises nothing: an exception between two lines here could lose an event.
     """
     line: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
 
@@ -82,17 +84,11 @@ def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
         except BaseException as error:
             line.put(error)
 
+    before = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
     worker = threading.Thread(target=work, name="edgespec-answer", daemon=True)
     worker.start()
     try:
-        while True:
-            try:
-                event = line.get()
-            except KeyboardInterrupt:
-                engine.cancel()
-                continue
-            if event is None:
-                return
+        while (event := line.get()) is not None:
             if isinstance(event, BaseException):
                 raise event
             yield event
@@ -100,3 +96,4 @@ def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
         if worker.is_alive():
             engine.cancel()
             worker.join()
+        signal.signal(signal.SIGINT, before)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -23,42 +24,56 @@ class AutoOrInt(click.ParamType):  # type: ignore[type-arg]
         return int(value)
 
 
-def _option(flag: str, help_: str, **attributes: Any) -> Callable[[Command], Command]:
-    variable = "EDGESPEC_" + flag.removeprefix("--").upper().replace("-", "_")
-    return click.option(flag, help=f"{help_}", envvar=variable, show_envvar=False, **attributes)
+class Words(click.types.StringParamType):
+    """Text that may hold spaces, also where it comes from a variable and could be a list."""
+
+    def split_envvar_value(self, value: str) -> list[str]:
+        return [value]
+
+
+def option(*flags: str, help: str, **attributes: Any) -> Callable[[Command], Command]:
+    """A click option with the EDGESPEC_… variable of its long name."""
+    long = next(flag for flag in flags if flag.startswith("--"))
+    return click.option(*flags, help=help, envvar=f"EDGESPEC_{long[2:].upper().replace('-', '_')}", **attributes)
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
+    ctx.meta["edgespec.verbose"] = value  # for the errors, which are shown outside the command
+    return value
 
 
 MODELS = (
-    _option("--pair", "A target with its draft, by its name in models.toml."),
-    _option("--target", "The model that answers: a path, or a model's name."),
-    _option("--draft", "The small model that drafts: a path, or a model's name."),
-    _option("--drafter", "What proposes tokens; auto: the draft model where there is one.", default="auto",
+    option("--pair", help="A target with its draft, by its name in models.toml."),
+    option("--target", help="The model that answers: a path, or a model's name."),
+    option("--draft", help="The small model that drafts: a path, or a model's name."),
+    option("--drafter", help="What proposes tokens; auto: the draft model where there is one.", default="auto",
             show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
-    _option("--k", "Tokens to draft in a round.", default="auto", show_default=True, type=AutoOrInt()),
-    _option("--ctx", "Tokens of context, at most what the model was made for.", type=int),
-    _option("--gpu-layers", "Layers of the target on the GPU; -1 is all, where the build can.", type=int),
-    _option("--draft-gpu-layers", "Layers of the draft on the GPU.", type=int),
-    _option("--threads", "Threads; 0 is one for each physical core.", type=int),
+    option("--k", help="Tokens to draft in a round.", default="auto", show_default=True, type=AutoOrInt()),
+    option("--ctx", help="Tokens of context, at most what the model was made for.", type=int),
+    option("--gpu-layers", help="Layers of the target on the GPU; -1 is all, where the build can.", type=int),
+    option("--draft-gpu-layers", help="Layers of the draft on the GPU.", type=int),
+    option("--threads", help="Threads; 0 is one for each physical core.", type=int),
 )  # fmt: skip
 
 ANSWER = (
-    _option("--temperature", "0 is the most probable token, always.  [default: 0.8]", type=float),
-    _option("--top-k", "Only the k most probable tokens; 0 is off.  [default: 40]", type=int),
-    _option("--top-p", "Only the most probable tokens that reach this sum; 1 is off.  [default: 0.95]", type=float),
-    _option("--min-p", "Only tokens of at least this part of the top one; 0 is off.  [default: 0.05]", type=float),
-    _option("--repeat-penalty", "Over 1: tokens of the last 64 become less probable.  [default: 1.0]", type=float),
-    _option("--presence-penalty", "Taken off the logits of tokens seen.  [default: 0]", type=float),
-    _option("--frequency-penalty", "Taken off for each time a token was seen.  [default: 0]", type=float),
-    _option("--seed", "Same seed, same text, whatever is drafted.  [default: drawn]", type=int),
-    _option("--max-tokens", "End the answer after so many tokens.  [default: none]", type=int),
-    _option("--stop", "End the answer before this text; can be given several times.", multiple=True),
-    _option("--verify", "The acceptance rule.  [default: auto]", type=click.Choice(["auto", "match", "token"])),
+    option("--temperature", help="0 is the most probable token, always.  [default: 0.8]", type=float),
+    option("--top-k", help="Only the k most probable tokens; 0 is off.  [default: 40]", type=int),
+    option("--top-p", help="Only the most probable tokens that reach this sum; 1 is off.  [default: 0.95]", type=float),
+    option("--min-p", help="Only tokens of at least this part of the top one; 0 is off.  [default: 0.05]", type=float),
+    option("--repeat-penalty", help="Over 1: tokens of the last 64 become less probable.  [default: 1.0]", type=float),
+    option("--presence-penalty", help="Taken off the logits of tokens seen.  [default: 0]", type=float),
+    option("--frequency-penalty", help="Taken off for each time a token was seen.  [default: 0]", type=float),
+    option("--seed", help="Repeatable: with a seed the text is that of plain decoding.  [default: drawn]", type=int),
+    option("--max-tokens", help="End the answer after so many tokens.  [default: none]", type=int),
+    option("--stop", help="End the answer before this text; can be given several times.", multiple=True, type=Words()),
+    option("--verify", help="The acceptance rule.  [default: auto]", type=click.Choice(["auto", "match", "token"])),
 )  # fmt: skip
 
 OUTPUT = (
-    click.option("-v", "--verbose", is_flag=True, help="Say more on stderr; errors with their traceback."),
-    click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
-)
+    option("-v", "--verbose", is_flag=True, callback=_remember, is_eager=True,
+           help="Say more on stderr; errors with their traceback."),
+    option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+)  # fmt: skip
 
 
 def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Command]:
@@ -72,8 +87,17 @@ def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Co
     return decorate
 
 
-def given(values: dict[str, Any], *groups: tuple[Callable[[Any], Any], ...]) -> dict[str, Any]:
-    """The values of the options of `groups` that were given (or have a default)."""
-    probe = click.Command("probe", callback=options(*groups)(lambda: None))
-    names = {param.name for param in getattr(probe.callback, "__click_params__", [])}
-    return {name: value for name, value in values.items() if name in names and value not in (None, ())}
+def given(ctx: click.Context, *groups: tuple[Callable[[Any], Any], ...]) -> dict[str, Any]:
+    """The options of `groups` that were given, or have a default.
+
+    On the command line a pair or a target replaces the other one's variable.
+    """
+    probe = options(*groups)(lambda: None)
+    names = [param.name for param in getattr(probe, "__click_params__", [])]
+    values = {name: ctx.params[name] for name in names if name and ctx.params[name] not in (None, ())}
+    typed = {name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if "target" in typed and "pair" not in typed:
+        values.pop("pair", None)
+    if "pair" in typed and not {"target", "draft"} & typed:
+        values = {name: value for name, value in values.items() if name not in ("target", "draft")}
+    return values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgespec.cli.options import ANSWER, MODELS, OUTPUT, given, options
+from edgespec.cli.options import ANSWER, MODELS, OUTPUT, given, option, options
 
 if TYPE_CHECKING:
     from edgespec.events import Done
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("prompt")
-@click.option("--system", help="A system message before the prompt.", envvar="EDGESPEC_SYSTEM")
-@click.option("--raw", is_flag=True, help="Continue the prompt as it stands, without the model's chat template.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with text, tokens and statistics.")
+@option("--system", help="A system message before the prompt.")
+@option("--raw", is_flag=True, help="Continue the prompt as it stands, without the model's chat template.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON object with text, tokens and statistics.")
 @options(MODELS, ANSWER, OUTPUT)
-def command(
-    prompt: str, system: str | None, raw: bool, as_json: bool, verbose: bool, quiet: bool, **values: Any
-) -> None:
+def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: bool, quiet: bool, **_: Any) -> None:
     """Answer PROMPT on stdout; - reads it from stdin.
 
     The text streams to stdout; progress and one line of statistics go to stderr.
@@ -35,13 +33,14 @@ def command(
     from edgespec.events import Done, Loading, Notice, Prefill, Text
     from edgespec.loading import load
 
+    context = click.get_current_context()
     if raw and system is not None:
         raise UsageError("A system message needs the chat template: leave out --system or --raw.")
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise UsageError("The prompt is empty: say something.")
     console = Console(quiet=quiet, verbose=verbose)
-    with load(on_event=console.tell, **given(values, MODELS, ANSWER)) as engine:
+    with load(on_event=console.tell, **given(context, MODELS, ANSWER)) as engine:
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages.append({"role": "user", "content": text})
         events = engine.complete(text) if raw else engine.chat(messages)
@@ -68,7 +67,7 @@ def command(
             click.echo()
         console.say(summary(done))
         if done.finish_reason == "cancelled":
-            click.get_current_context().exit(INTERRUPTED)
+            context.exit(INTERRUPTED)
 
 
 def report(done: Done, about: About) -> dict[str, Any]:
@@ -104,6 +103,8 @@ def summary(done: Done) -> str:
         parts.append(f"{stats.mean_acceptance_length:.2f} tokens a drafting round")
     if stats.ttft_ms is not None:
         parts.append(f"first token after {stats.ttft_ms / 1000:.1f} s")
+    if done.verify != "argmax":
+        parts.append(f"seed {done.seed}")
     if done.finish_reason != "stop":
         parts.append({"length": "cut at the length limit", "cancelled": "cancelled"}[done.finish_reason])
     return " · ".join(parts)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgespec.errors import BackendError, Closed, Interrupted, RollbackRefused
-from edgespec.llama.library import aside
+from edgespec.llama.library import Handle, aside
 from edgespec.llama.model import Model
 from edgespec.llama.threads import usable_cores
 from edgespec.protocols import Logits
@@ -38,7 +38,7 @@ class Context:
             raise BackendError(f"{model.path.name} was loaded without its weights: load it whole to decode.")
         self.model = model
         self._api: Any = model.library.api
-        self._pointer: Any = None
+        self._native = Handle(None, self._api.llama_free)
         self._lock = threading.Lock()
         self._n_vocab = model.n_vocab
         self._n_ctx = settings.ctx
@@ -51,15 +51,15 @@ class Context:
         self.threads = settings.threads or usable_cores()
         self._stop = ctypes.create_string_buffer(2)
         self._abort = self._abort_callback()
-        self._pointer = aside(self._create, discard=self._api.llama_free)
-        self._memory = self._api.llama_get_memory(self._pointer)
+        self._native = Handle(aside(self._create, discard=self._api.llama_free), self._api.llama_free)
+        self._memory = self._api.llama_get_memory(self._native.pointer)
         if not self._memory:
             self.close()
             raise BackendError(f"{model.path.name} has no memory of earlier tokens and cannot write text.")
         self._batch = _Batch(self._api, self._n_batch)
         self._cached = 0
         self._sound = True
-        model.adopt(self)
+        model.adopt(self, self._native)
 
     def _abort_callback(self) -> Any:
         """A native function for llama.cpp to ask after every graph node whether to stop.
@@ -135,8 +135,8 @@ class Context:
             batch = self._batch.fill(ids, position, outputs)
             # Until all is well nothing is certain, not even whether an exception (Ctrl-C) comes before the last line.
             self._sound, self._cached = False, position
-            status = self._api.llama_decode(self._pointer, batch)
-            self._api.llama_synchronize(self._pointer)
+            status = self._api.llama_decode(self._native.pointer, batch)
+            self._api.llama_synchronize(self._native.pointer)
             if status != 0:
                 self._fail(status, len(ids))
             rows = self._rows(len(ids) - outputs, outputs)
@@ -181,7 +181,7 @@ class Context:
         # micro-batch's rows after those before it), so that the first row's address is enough.
         if outputs == 0:
             return np.empty((0, self._n_vocab), dtype=np.float32)
-        row = self._api.llama_get_logits_ith(self._pointer, first)
+        row = self._api.llama_get_logits_ith(self._native.pointer, first)
         if not row:
             raise BackendError("llama.cpp has no logits for a decoded token: update the build of llama.cpp.")
         size = outputs * self._n_vocab
@@ -215,12 +215,11 @@ class Context:
         """Stop a decode in progress and free the cache and buffers. Twice is fine."""
         self.interrupt()
         with self._lock:
-            pointer, self._pointer = self._pointer, None
-            if pointer is not None:
-                self._api.llama_free(pointer)
+            self._native.free()
+            self.model.disown(self, self._native)
 
     def _alive(self) -> None:
-        if self._pointer is None:
+        if self._native.pointer is None:
             raise Closed(f"The context of {self.model.path.name} is closed: make a new one.")
 
     def __del__(self) -> None:

@@ -40,7 +40,7 @@ def read_head(path: Path) -> dict[str, Value]:
     Raises ModelNotFound, and ModelUnreadable for what cannot be a GGUF file.
     """
     if not path.exists():
-        raise ModelNotFound(f"There is no file {path}: check the name, or fetch a model with `edgespec models pull`.")
+        raise ModelNotFound(f"There is no file {path}: check the path.")
     if not path.is_file():
         raise ModelUnreadable(f"{path} is not a file: give the .gguf file itself.")
     try:

