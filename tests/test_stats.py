@@ -51,6 +51,14 @@ def test_what_has_no_denominator_is_none() -> None:
     assert one.acceptance_rate == 0.5
 
 
+def test_a_pass_that_gave_only_the_end_is_no_round() -> None:
+    end = replace(PLAIN, emitted=0, seconds=5.0, verify_seconds=4.0)
+    stats = summarize([PLAIN, PLAIN, end], PrefillCost(1, 0, 0.0), 0.1, None)
+    assert (stats.rounds, stats.target_calls, stats.k_histogram) == (2, 3, (2,))
+    assert stats.tokens_per_second == pytest.approx(10.0)
+    assert stats.verify_ms == pytest.approx(4180)
+
+
 def test_plain_speed_comes_from_comparable_contexts() -> None:
     rounds = [replace(PLAIN, context=c, seconds=s) for c, s in [(10, 0.1), (50, 0.2), (100, 0.3), (5000, 9.0)]]
     assert plain_seconds(rounds, 60) == pytest.approx(0.2)

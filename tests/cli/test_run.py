@@ -99,6 +99,43 @@ def test_options_and_variables_reach_the_loader(loads: list, monkeypatch: pytest
     assert "temperature" not in call, "what was not given is left to the model's and llama.cpp's defaults"
 
 
+def test_a_stop_string_in_a_variable_is_one_string(loads: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESPEC_STOP", "the end\n")
+    run("hello")
+    assert loads[0]["stop"] == ("the end\n",)
+
+
+@pytest.mark.parametrize(
+    ("variables", "args", "expected"),
+    [
+        ({"PAIR": "a"}, ["--target", "x.gguf"], {"pair": None, "target": "x.gguf"}),
+        ({"TARGET": "x.gguf", "DRAFT": "y.gguf"}, ["--pair", "a"], {"pair": "a"}),
+        ({"PAIR": "a"}, ["--draft", "y.gguf"], {"pair": "a", "draft": "y.gguf"}),
+        ({"PAIR": "a"}, ["--pair", "b"], {"pair": "b"}),
+    ],
+)
+def test_what_is_typed_replaces_a_variable(
+    loads: list, monkeypatch: pytest.MonkeyPatch, variables: dict, args: list[str], expected: dict
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"EDGESPEC_{name}", value)
+    run("hello", *args)
+    assert {key: loads[0][key] for key in ("pair", "target", "draft") if key in loads[0]} == {"pair": None, **expected}
+
+
+def test_flags_have_variables_too(loads: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESPEC_JSON", "1")
+    monkeypatch.setenv("EDGESPEC_QUIET", "1")
+    monkeypatch.setenv("EDGESPEC_RAW", "1")
+    result = run("hello", "--max-tokens", "3")
+    assert json.loads(result.stdout)["completion_tokens"] == 3 and result.stderr == ""
+
+
+def test_a_drawn_seed_is_reported(loads: list) -> None:
+    assert "seed " in run("hello", "--max-tokens", "3").stderr
+    assert "seed " not in run("hello", "--max-tokens", "3", "--temperature", "0").stderr
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [(["", ], 2), (["  \n"], 2), (["x", "--k", "-3"], 2), (["x", "--k", "many"], 2), (["x", "--drafter", "magic"], 2),
@@ -128,6 +165,8 @@ def test_what_nobody_expected_is_one_sentence_too(monkeypatch: pytest.MonkeyPatc
     result = run("hello")
     assert result.exit_code == 1 and result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
     assert "ZeroDivisionError" in result.stderr
+    assert "Traceback" in run("hello", "-v").stderr
+    assert "Traceback" not in run("--", "-v").stderr
 
 
 def test_ctrl_c_while_loading_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

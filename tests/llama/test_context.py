@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -242,9 +243,7 @@ def test_ctrl_c_out_of_a_decode_leaves_nothing_taken_for_certain(
     assert np.array_equal(context.decode(tokens[:6], 0, 1), fresh)
 
 
-def test_a_refused_rollback_is_an_error_and_zero_always_works(
-    make: Callable[..., Context], tokens: list[int]
-) -> None:
+def test_a_refused_rollback_is_an_error_and_zero_always_works(make: Callable[..., Context], tokens: list[int]) -> None:
     context = make()
     fresh = context.decode(tokens[:8], 0, 1).copy()
     native = context._api
@@ -290,3 +289,24 @@ def test_sliding_windows_can_be_trimmed_far_back(gemma_path: Path) -> None:
         context.decode(ids[340:640], 340, 1)
         context.trim(40)
         assert np.array_equal(context.decode(ids[40:44], 40, 1), fresh)
+
+
+def test_the_garbage_collector_frees_contexts_before_weights(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a reference cycle objects are finalized in any order, and a context reads its model when it is freed."""
+    order: list[str] = []
+    model = Model.load(smollm2_path)
+    for name in ("llama_free", "llama_model_free"):
+        free = getattr(model.library.api, name)
+
+        def noted(pointer: object, name: str = name, free: Callable[[object], object] = free) -> None:
+            order.append(name)
+            free(pointer)
+
+        monkeypatch.setattr(model.library.api, name, noted)
+    cycle: dict[str, Any] = {"context": Context(model, ModelSettings(ctx=64)), "model": model}
+    cycle["itself"] = cycle
+    del cycle, model
+    gc.collect()
+    assert order == ["llama_free", "llama_model_free"]

@@ -1,0 +1,80 @@
+"""Ctrl-C while an answer streams: wherever it falls, the answer ends, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from edgespec.cli.console import cancellable
+from edgespec.control.fixed import FixedPolicy
+from edgespec.engine import Engine
+from edgespec.events import Done, Text
+from edgespec.text import StopText
+from tests.support.fakes import FakeModel, FakeVocabulary, hashed_table
+
+
+def engine(target: FakeModel) -> Engine:
+    vocabulary = FakeVocabulary()
+    return Engine(target, vocabulary, FixedPolicy(None, 0), lambda stops: StopText(vocabulary.piece, stops))
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 30])
+def test_ctrl_c_ends_the_answer_and_keeps_what_came(at: int) -> None:
+    target = FakeModel(hashed_table(16, end=-99.0))
+    model = engine(target)
+    target.before_decode = lambda: signal.raise_signal(signal.SIGINT) if target.calls + 1 == at else None
+    handler = signal.getsignal(signal.SIGINT)
+    events = list(cancellable(model, model.generate([1, 2, 3], max_tokens=500)))
+    done = events[-1]
+    assert isinstance(done, Done) and done.finish_reason == "cancelled"
+    assert done.tokens == tuple(token for event in events if isinstance(event, Text) for token in event.tokens)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_hammered_from_outside_loses_nothing() -> None:
+    """Every event arrives, the last one is Done, and no exception escapes, however often the signal comes."""
+    for _ in range(20):
+        model = engine(FakeModel(hashed_table(16, end=-99.0)))
+        stop = threading.Event()
+
+        def hammer(stop: threading.Event = stop) -> None:
+            while not stop.is_set():
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        events = []
+        hammering = threading.Thread(target=hammer)
+        try:
+            for event in cancellable(model, model.generate([1, 2, 3], max_tokens=50)):
+                events.append(event)
+                if len(events) == 3:
+                    hammering.start()
+                if isinstance(event, Done):
+                    stop.set()
+                    hammering.join()
+        finally:
+            stop.set()
+        assert isinstance(events[-1], Done)
+
+
+def test_an_error_in_the_answer_comes_out_here() -> None:
+    target = FakeModel(hashed_table(16))
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    target.before_decode = fail
+    model = engine(target)
+    with pytest.raises(ValueError, match="broken"):
+        list(cancellable(model, model.generate([1, 2, 3])))
+
+
+def test_leaving_early_ends_the_answer() -> None:
+    target = FakeModel(hashed_table(16, end=-99.0))
+    model = engine(target)
+    for event in cancellable(model, model.generate([1, 2, 3], max_tokens=100_000)):
+        if isinstance(event, Text):
+            break
+    target.interrupt(False)
+    assert [e for e in model.generate([1, 2, 3], max_tokens=2, wait=True) if isinstance(e, Done)]
