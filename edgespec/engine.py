@@ -11,19 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Event as Flag
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from edgespec.cached import CachedModel
-from edgespec.errors import Closed, EdgespecError, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
+from edgespec.drafters.crew import Crew
+from edgespec.errors import Closed, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
 from edgespec.events import Done, Event, FinishReason, Notice, Prefill, RoundDone, Text
 from edgespec.judge import Judge
 from edgespec.protocols import (
     ChatTemplate,
-    Choice,
-    Draft,
     Drafter,
     LanguageModel,
     Message,
@@ -37,8 +35,6 @@ from edgespec.stats import PrefillCost, plain_seconds, summarize
 
 PLAIN_ROUNDS_KEPT = 512
 
-Result = TypeVar("Result")
-
 
 @dataclass(slots=True)
 class _Answer:
@@ -51,11 +47,10 @@ class _Answer:
     limit: int  # tokens that may come out in all
     judge: Judge
     text: TextStream
-    drafters: dict[str, Drafter]  # those that have not failed
+    crew: Crew
     shown: list[str] = field(default_factory=list)
     provenance: str = ""
     rounds: list[Round] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
     finish: FinishReason | None = None
     ttft: float | None = None
 
@@ -208,12 +203,11 @@ class Engine:
             limit=room if request.max_tokens is None else min(room, request.max_tokens),
             judge=Judge(request, prompt, self._target.n_vocab, self._masked),
             text=self._text_stream(request.stop),
-            drafters=dict(self._drafters) if self._target.can_trim else {},
+            crew=Crew(self._drafters, self._target.n_vocab, self._ends, self._clock),
         )
-        if self._drafters and not self._target.can_trim:
-            answer.notices.append("This model cannot take tokens back, so it is decoded without drafting.")
-        for drafter in self._drafters.values():
-            self._trying(answer, drafter, partial(drafter.begin, prompt))
+        if not self._target.can_trim:
+            answer.crew.dismiss("This model cannot take tokens back, so it is decoded without drafting.")
+        answer.crew.begin(prompt)
         yield Prefill(answer.reused, len(prompt), answer.reused)
 
         passes, prefill_seconds = 0, 0.0
@@ -231,8 +225,8 @@ class Engine:
                     answer.ttft = self._now() - started
                 if len(answer.rounds) == 1:
                     yield Prefill(answer.prompt_tokens, answer.prompt_tokens, answer.reused)
-                while answer.notices:
-                    yield Notice(answer.notices.pop(0))
+                while answer.crew.notices:
+                    yield Notice(answer.crew.notices.pop(0))
                 yield round_done
                 if text.tokens:
                     yield text
@@ -255,7 +249,7 @@ class Engine:
         pending = answer.history[context:]
         room = max(0, min(answer.room - 1, self._target.n_batch - len(pending), self._target.n_outputs - 1))
         choice = self._policy.choose(room)
-        draft = self._draft(answer, choice, room)
+        draft = answer.crew.draft(choice.drafter, answer.history, min(choice.k, room), answer.judge.choose)
         drafter_seconds = self._clock() - started
 
         before = self._clock()
@@ -275,15 +269,13 @@ class Engine:
         drafted, accepted = len(draft.tokens), verdict.accepted
         if kept < len(emitted):  # the end cut the round: what lies behind the cut does not count
             drafted = accepted = min(accepted, kept)
-        drafter = self._drafters.get(choice.drafter or "")
-        if drafter is not None and draft.tokens:
-            self._trying(answer, drafter, partial(drafter.settle, accepted))
-        if not self._cached.keep(decoded + accepted) and answer.drafters:
-            answer.drafters.clear()
-            answer.notices.append("The model could not take tokens back, so this answer goes on without drafting.")
+        if draft.tokens:
+            answer.crew.settle(choice.drafter, accepted)
+        if not self._cached.keep(decoded + accepted):
+            answer.crew.dismiss("The model could not take tokens back, so this answer goes on without drafting.")
 
         round_ = Round(
-            drafter=choice.drafter if drafter is not None else None,
+            drafter=choice.drafter if choice.drafter in self._drafters else None,
             k=choice.k,
             drafted=drafted,
             accepted=accepted,
@@ -293,7 +285,7 @@ class Engine:
             seconds=self._clock() - started,
             draft_seconds=draft.seconds,
             verify_seconds=verify_seconds,
-            drafter_seconds=drafter_seconds if drafter is not None else 0.0,
+            drafter_seconds=drafter_seconds,
             draft_calls=draft.calls,
         )
         answer.rounds.append(round_)
@@ -301,42 +293,6 @@ class Engine:
         if round_.width == 1 and not round_.draft_seconds:
             self._plain.append(round_)
         return RoundDone(round_, draft.tokens), text
-
-    def _draft(self, answer: _Answer, choice: Choice, room: int) -> Draft:
-        """What the chosen drafter proposes, if there is room for it."""
-        drafter = answer.drafters.get(choice.drafter or "")
-        k = min(choice.k, room)
-        if drafter is None or k < 1:
-            return Draft()
-        started = self._clock()
-        draft = self._trying(
-            answer, drafter, lambda: self._checked(drafter.draft(answer.history, k, answer.judge.choose), k)
-        )
-        return Draft(seconds=self._clock() - started) if draft is None else draft
-
-    def _trying(self, answer: _Answer, drafter: Drafter, work: Callable[[], Result]) -> Result | None:
-        """Let a drafter work; one that fails is dropped for this answer, which goes on without it."""
-        if drafter.name not in answer.drafters:
-            return None
-        try:
-            return work()
-        except Interrupted:
-            raise
-        except Exception as error:
-            reason = str(error) if isinstance(error, EdgespecError) else f"{type(error).__name__}: {error}"
-            answer.notices.append(f"Drafting with {drafter.name} stopped for this answer: {reason}")
-            del answer.drafters[drafter.name]
-            return None
-
-    def _checked(self, draft: Draft, k: int) -> Draft:
-        """The draft up to k tokens and up to its first end token; ids that the target lacks are a fault."""
-        if len(draft.q) != len(draft.tokens):
-            raise EdgespecError("it gave a q for some tokens only.")
-        tokens = draft.tokens[:k]
-        if bad := [token for token in tokens if not 0 <= token < self._target.n_vocab]:
-            raise EdgespecError(f"it proposed token {bad[0]}, which the target does not have.")
-        length = next((i + 1 for i, token in enumerate(tokens) if token in self._ends), len(tokens))
-        return Draft(tokens[:length], draft.q[:length], draft.calls, draft.seconds)
 
     def _commit(self, answer: _Answer, emitted: Sequence[int], provenance: str) -> Text:
         """Add tokens to the answer up to its end, and say what ended it."""
