@@ -29,7 +29,7 @@ from edgespec.llama.library import library
 from edgespec.llama.threads import usable_cores
 from edgespec.settings import ModelSettings
 
-CHILD = "edgespec.llama.prove"
+CHILD = "edgespec.llama.proof_child"
 
 _FORMAT = 2
 _HEAD = 1 << 20
@@ -65,7 +65,7 @@ def prove(
 ) -> Proof:
     """The proof for a model file: remembered, else found now (one load of the model and a few seconds).
 
-    `command` starts the child, by default `edgespec.llama.prove` in this interpreter; a frozen program has no usable
+    `command` starts the child, by default `edgespec.llama.proof_child` in this interpreter; a frozen program has no usable
     one and must give a command of its own. `say` is told before the child starts. Load the model with the
     `extra_buffers` that the proof names. Raises
     ModelUnreadable or another EdgespecError with the child's reason, BackendError if it dies whatever is tried.

@@ -13,7 +13,7 @@ from edgespec.llama.proof import _environment
 
 
 def test_importing_the_binding_does_not_import_llama_cpp() -> None:
-    check = "import sys, edgespec.llama, edgespec.llama.prove; sys.exit('llama_cpp' in sys.modules)"
+    check = "import sys, edgespec.llama, edgespec.llama.proof_child; sys.exit('llama_cpp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], env=_environment(os.environ), check=False).returncode == 0
 
 

@@ -15,7 +15,7 @@ import pytest
 from edgespec.errors import BackendError, ModelUnreadable, UsageError
 from edgespec.llama import proof as room
 from edgespec.llama import prove
-from edgespec.llama.prove import FIRST_SPLIT, WIDTHS, Comparison, compare, summary
+from edgespec.llama.proof_child import FIRST_SPLIT, WIDTHS, Comparison, compare, summary
 from edgespec.protocols import Logits
 from edgespec.settings import ModelSettings
 from tests.llama.gguf_files import write_head
