@@ -65,10 +65,10 @@ def prove(
 ) -> Proof:
     """The proof for a model file: remembered, else found now (one load of the model and a few seconds).
 
-    `command` starts the child, by default `edgespec.llama.proof_child` in this interpreter; a frozen program has no usable
-    one and must give a command of its own. `say` is told before the child starts. Load the model with the
-    `extra_buffers` that the proof names. Raises
-    ModelUnreadable or another EdgespecError with the child's reason, BackendError if it dies whatever is tried.
+    `command` starts the child, by default `edgespec.llama.proof_child` in this interpreter; a frozen program has no
+    usable one and must give a command of its own. `say` is told before the child starts. Load the model with the
+    `extra_buffers` that the proof names. Raises ModelUnreadable or another EdgespecError with the child's reason,
+    BackendError if it dies whatever is tried.
     """
     settings = settings or ModelSettings()
     file = Path(path)
