@@ -342,6 +342,12 @@ def test_a_failing_drafter_is_dropped_with_one_notice() -> None:
     assert len(calls) == 2, "it gets another chance in the next answer"
 
 
+def test_nothing_is_submitted_behind_a_drafted_end_token() -> None:
+    drafter = Scripted(lambda history, k: [5, END, 6, 7][:k])
+    events = engine_for(FakeModel(DEEP), drafter, 4).generate(PROMPT, request=GREEDY)
+    assert {event.proposed for event in events if isinstance(event, RoundDone)} <= {(5, END), (5,), ()}
+
+
 @pytest.mark.parametrize("where", ["begin", "settle"])
 def test_a_drafter_may_fail_anywhere(where: str) -> None:
     drafter = Scripted(continuation(DEEP))

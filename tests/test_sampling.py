@@ -136,6 +136,15 @@ def test_a_token_of_probability_zero_is_never_drawn() -> None:
     assert {keyed_draw(p, 0, i) for i in range(500)} == {1} == {draw(p, rng) for _ in range(500)}
 
 
+def test_the_lowest_random_number_does_not_draw_a_token_of_probability_zero() -> None:
+    class Zero:
+        def random(self) -> float:
+            return 0.0
+
+    p = Distribution(np.arange(3), np.array([0.0, 1.0, 0.0]))
+    assert draw(p, Zero()) == 1  # type: ignore[arg-type]
+
+
 def test_a_probability_is_looked_up_by_token() -> None:
     p = Distribution(np.array([2, 5]), np.array([0.25, 0.75]))
     assert [p[t] for t in (0, 2, 3, 5, 9)] == [0.0, 0.25, 0.0, 0.75, 0.0]
