@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import edgespec
 from edgespec import errors
 from edgespec.cache import cache_folder
 from edgespec.errors import BackendError, EdgespecError, ModelUnreadable
@@ -146,7 +145,7 @@ def _death(code: int) -> str:
 
 def _environment(host: Mapping[str, str]) -> dict[str, str]:
     """The host's environment, with this very edgespec importable and nothing of the working folder."""
-    home = str(Path(edgespec.__file__).resolve().parent.parent)
+    home = str(Path(__file__).resolve().parents[2])
     paths = dict.fromkeys([home, *(entry for entry in sys.path if entry)])
     return {
         "OMP_WAIT_POLICY": "passive",  # on a busy machine, threads that spin while they wait take ten times as long
