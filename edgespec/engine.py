@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from threading import Lock
+from threading import Lock, RLock, get_ident
 from typing import Any
 
 from edgespec.cached import CachedModel
@@ -67,8 +67,9 @@ class _Answer:
 class Engine:
     """A target with its drafters, ready to answer; one answer at a time.
 
-    `policy` is asked for drafter and k in every round. `defaults` holds where a call says nothing else. `close()` gives
-    all memory back, that of `owned` included.
+    `policy` is asked for drafter and k in every round. `defaults` holds where a call says nothing else. Tokens in
+    `masked` are never proposed. Where `widest` is given, drafts make no pass wider than that: up to there this build
+    gives a row the same logits at every width. `close()` gives all memory back, that of `owned` included.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Engine:
         defaults: Request | None = None,
         owned: ExitStack | None = None,
         masked: frozenset[int] = frozenset(),
+        widest: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.about = about or About(target="")
@@ -98,11 +100,13 @@ class Engine:
         self._defaults = defaults or Request()
         self._owned = owned or ExitStack()
         self._masked = masked
+        self._widest = widest
         self._clock = clock
         self._away = 0.0  # seconds that consumers have spent between events
         self._plain: deque[Round] = deque(maxlen=PLAIN_ROUNDS_KEPT)
         self._busy = Lock()  # an answer is in progress
-        self._native = Lock()  # the models are in use at this moment; close() waits for it
+        self._native = RLock()  # the models are in use at this moment; close() waits for it
+        self._worker: int | None = None  # the thread that is using them
         self._closed = False
         self._cancelled = Flag()
 
@@ -136,19 +140,23 @@ class Engine:
 
     def close(self) -> None:
         """Free the models, ending an answer in progress. Closing twice is harmless, and any thread may do it."""
+        self._closed = True
         self.cancel()
-        with self._native:
-            self._closed = True
-            for drafter in self._drafters.values():
-                drafter.close()
-            self._target.close()
-            self._owned.close()
+        if self._worker != get_ident():  # else a signal came in the midst of our own work, which frees when it is done
+            self._free()
 
     def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _free(self) -> None:
+        with self._native:
+            for drafter in self._drafters.values():
+                drafter.close()
+            self._target.close()
+            self._owned.close()
 
     def _tokens(self, text: str, add_special: bool) -> list[int]:
         with self._native:
@@ -162,7 +170,7 @@ class Engine:
         if len(prompt) >= self._target.n_ctx:
             raise PromptTooLong(
                 f"The prompt has {len(prompt)} tokens and the context holds {self._target.n_ctx}: "
-                "shorten it or raise --ctx."
+                "shorten it, or raise --ctx where the model allows that."
             )
         return self._guarded(prompt, request, self._clock() - started, wait)
 
@@ -178,7 +186,13 @@ class Engine:
             while True:
                 with self._native:
                     self._alive()
-                    event = next(events, None)
+                    self._worker = get_ident()
+                    try:
+                        event = next(events, None)
+                    finally:
+                        self._worker = None
+                if self._closed:
+                    self._free()
                 if event is None:
                     return
                 left = self._clock()
@@ -247,7 +261,8 @@ class Engine:
         started = self._clock()
         context = len(self._cached.tokens)
         pending = answer.history[context:]
-        room = max(0, min(answer.room - 1, self._target.n_batch - len(pending), self._target.n_outputs - 1))
+        width = min(self._target.n_batch, self._widest or self._target.n_batch)
+        room = max(0, min(answer.room - 1, width - len(pending), self._target.n_outputs - 1))
         choice = self._policy.choose(room)
         draft = answer.crew.draft(choice.drafter, answer.history, min(choice.k, room), answer.judge.choose)
         drafter_seconds = self._clock() - started

@@ -17,7 +17,7 @@ from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine
 from edgespec.errors import ModelError, NoChatTemplate, UsageError
 from edgespec.events import Loading, Notice
-from edgespec.llama import Context, JinjaTemplate, Model, prove
+from edgespec.llama import Context, JinjaTemplate, Model, Proof, prove
 from edgespec.llama.library import library
 from edgespec.llama.proof import CHILD
 from edgespec.models.registry import Registry, default_pair_name, load_registry
@@ -28,6 +28,9 @@ from edgespec.settings import DEFAULT_K, MODEL_DEFAULTS, About, DrafterChoice, M
 from edgespec.text import StopText
 
 Tell = Callable[[Loading | Notice], None]
+
+STEADY_WIDTH = 63
+"""llama.cpp's CPU attention has another kernel from 64 tokens in a pass on; the proof compares narrower ones."""
 
 # Our names for what a GGUF file can recommend.
 RECOMMENDED = {
@@ -68,6 +71,8 @@ def load(
     if k != "auto" and k < 0:
         raise UsageError(f"k must be auto, or at least 0, not {k}.")
     Request().having(**options)  # what is wrong with them should be said before anything is fetched
+    if threads > (os.cpu_count() or threads):
+        raise UsageError(f"threads must be at most {os.cpu_count()}, the number of cores here, not {threads}.")
     length = DEFAULT_K if k == "auto" else k
     settings = ModelSettings(ctx, gpu_layers, threads)
     draft_settings = ModelSettings(ctx, draft_gpu_layers, threads, max_draft=0)
@@ -83,14 +88,14 @@ def load(
         on_event(Notice("This build of llama.cpp runs on the CPU alone: --gpu-layers has no effect."))
 
     with ExitStack() as owned:
-        model, context, can_trim = prepare.context(target_path, settings, owned)
+        model, context, proof = prepare.context(target_path, settings, owned)
         drafters: dict[str, Drafter] = {}
-        if not can_trim:
+        if not (proof.can_trim and context.can_trim):
             on_event(Notice(f"{target_path.name} cannot take tokens back, so it is decoded without drafting."))
         elif draft_path is not None:
             draft_settings = replace(draft_settings, ctx=context.n_ctx)
-            _, draft_context, draft_can_trim = prepare.context(draft_path, draft_settings, owned)
-            if not draft_can_trim:
+            _, draft_context, draft_proof = prepare.context(draft_path, draft_settings, owned)
+            if not (draft_proof.can_trim and draft_context.can_trim):
                 raise ModelError(f"{draft_path.name} cannot take tokens back, so it cannot draft: use --drafter ngram.")
             drafters["model"] = ModelDrafter(draft_context, model.vocabulary.end_tokens)
         elif kind == "ngram":
@@ -105,6 +110,7 @@ def load(
             about=About(names.target, names.draft if "model" in drafters else None, names.pair),
             defaults=Request(_recommended(model)).having(**options),
             masked=masked,
+            widest=STEADY_WIDTH if proof.invariant_below else None,
             owned=owned.pop_all(),
         )
 
@@ -126,6 +132,8 @@ def _names(
         if pair is not None:
             raise UsageError("A pair has its own target: give --pair or --target, not both.")
         return _Names(os.fspath(target), None if draft is None else os.fspath(draft), None)
+    if pair is not None and pair.endswith(".gguf"):
+        raise UsageError(f"{pair} is a file and not the name of a pair: give it as the target.")
     name = pair or os.environ.get("EDGESPEC_PAIR") or default_pair_name(hardware.free_memory())
     entry = registry.pair(name)
     if draft is not None:
@@ -170,8 +178,8 @@ class _Preparation:
             self.tell(Notice(warning))
         return result.masked
 
-    def context(self, path: Path, settings: ModelSettings, owned: ExitStack) -> tuple[Model, Context, bool]:
-        """Prove and load a model; with its context, and whether tokens can be taken back."""
+    def context(self, path: Path, settings: ModelSettings, owned: ExitStack) -> tuple[Model, Context, Proof]:
+        """Prove and load a model, with its context."""
         command = None if self.python is None else [*self.python, "-m", CHILD]
         proof = prove(path, settings, say=self._say, command=command)
         if proof.warning:
@@ -183,8 +191,7 @@ class _Preparation:
 
         model = Model.load(path, settings, extra_buffers=proof.extra_buffers, progress=progress)
         owned.callback(model.close)
-        context = Context(model, settings)
-        return model, context, proof.can_trim and context.can_trim
+        return model, Context(model, settings), proof
 
     def _say(self, sentence: str) -> None:
         self.tell(Loading(sentence))

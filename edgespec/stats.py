@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 from edgespec.events import DrafterStats, Stats
 from edgespec.protocols import Round
@@ -62,12 +62,12 @@ def summarize(
 
 
 def plain_seconds(plain_rounds: Iterable[Round], context: int) -> float | None:
-    """What one token of plain decoding takes at about `context` cached tokens: the median of comparable plain rounds.
+    """What one token of plain decoding takes at about `context` cached tokens: the mean of comparable plain rounds.
 
     Comparable is within a factor of two or 256 tokens; None where there are none.
     """
     near = [r.seconds for r in plain_rounds if abs(r.context - context) <= max(256, context // 2)]
-    return median(near) if near else None
+    return fmean(near) if near else None
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's own EDGESPEC_… variables must not decide what a test sees; the cache is everybody's."""
+    for name in list(os.environ):
+        if name.startswith("EDGESPEC_") and name not in ("EDGESPEC_CACHE", "EDGESPEC_VENV"):
+            monkeypatch.delenv(name)
 
 
 def _model(name: str) -> Path:

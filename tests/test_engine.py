@@ -214,6 +214,32 @@ def test_prompts_around_the_batch_size_and_the_context(length: int, name: str) -
     assert len(prompt) + len(done.tokens) <= 64
 
 
+@pytest.mark.parametrize("length", [1, 5, 7, 8, 9, 13])
+def test_drafts_make_no_pass_wider_than_is_wanted(length: int) -> None:
+    """Where a build is width-invariant up to some width, drafting stays within; the prompt's chunks may be wider."""
+    target = FakeModel(DEEP)
+    events = engine_for(target, Scripted(continuation(DEEP)), 16, widest=8).generate(PROMPT[:length], request=GREEDY)
+    drafting = [event.round for event in events if isinstance(event, RoundDone) and event.proposed]
+    assert drafting and max(r.width for r in drafting) <= 8
+
+
+def test_close_from_within_frees_when_the_work_is_done() -> None:
+    """A host's signal handler may close the engine in the midst of a decode of the same thread."""
+    target = FakeModel(DEEP)
+    engine = engine_for(target)
+    freed: list[bool] = []
+
+    def close_inside() -> None:
+        if target.calls == 3:
+            engine.close()
+            freed.append(bool(target.closed))
+
+    target.before_decode = close_inside
+    with pytest.raises(Closed):
+        list(engine.generate(PROMPT, request=GREEDY))
+    assert freed == [False] and target.closed
+
+
 def test_a_context_that_fills_ends_the_answer() -> None:
     endless = hashed_table(16, end=-99.0)
     done = finish(

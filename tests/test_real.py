@@ -17,6 +17,7 @@ from edgespec.engine import Engine
 from edgespec.errors import ModelError, ModelNotFound, NoChatTemplate, UsageError, VocabularyMismatch
 from edgespec.events import Done, Event, RoundDone, Text
 from edgespec.llama import Context, JinjaTemplate, Model, Proof, prove
+from edgespec.loading import STEADY_WIDTH
 from edgespec.protocols import Drafter
 from edgespec.settings import ModelSettings, Request, Sampling
 from edgespec.text import StopText
@@ -55,6 +56,7 @@ class Bench:
             lambda stops: StopText(words.piece, stops),
             drafters={drafter.name: drafter} if drafter else {},
             template=JinjaTemplate.of(self.model) if self.model.chat_template else None,
+            widest=STEADY_WIDTH if self.proof.invariant_below else None,
         )
 
     def prompt(self, text: str) -> list[int]:
@@ -119,6 +121,16 @@ def test_every_drafter_gives_the_text_of_plain_decoding(smollm2: Bench, kind: st
     for k in (4, 15):
         done = finish(smollm2.engine(drafters[kind](), k).generate(prompt, request=request_))
         assert_same_text(smollm2.context, prompt, plain, done, smollm2.proof)
+
+
+@pytest.mark.parametrize("words", [25, 60])
+def test_prompts_about_as_long_as_the_attention_kernel_s_tile(smollm2: Bench, words: int) -> None:
+    """From 64 tokens in a pass on the arithmetic differs, and the first round rides on the prompt."""
+    prompt = smollm2.prompt("blue green " * words)
+    plain = finish(smollm2.engine().generate(prompt, request=GREEDY))
+    done = finish(smollm2.engine(NgramDrafter((2, 1)), 15).generate(prompt, request=GREEDY))
+    assert done.stats.drafted
+    assert_same_text(smollm2.context, prompt, plain, done, smollm2.proof)
 
 
 def test_a_model_that_drafts_for_itself_is_accepted_but_for_near_ties(smollm2: Bench) -> None:

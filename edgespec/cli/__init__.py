@@ -34,9 +34,12 @@ class Program(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
+            click.echo("\nedgespec: interrupted; what was fetched is kept.", err=True)
             ctx.exit(INTERRUPTED)
         except EdgespecError as error:
             self._fail(ctx, str(error), error.exit_code)
+        except OSError as error:
+            self._fail(ctx, f"The system refused something ({error}): look at the disk and at permissions.", 1)
         except Exception as error:
             self._fail(ctx, f"Something unexpected went wrong ({type(error).__name__}: {error}); -v shows where.", 1)
 

@@ -28,12 +28,14 @@ class Console:
         self._stage = ""
         self._shown = 0.0
         self._open = False
+        self._verbose = verbose
         if verbose:
             handler = logging.StreamHandler(sys.stderr)
             handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
             logger = logging.getLogger("edgespec")
             logger.addHandler(handler)
             logger.setLevel(logging.DEBUG)
+            logging.getLogger("edgespec.llama").setLevel(logging.INFO)  # its debug lines are thousands
 
     def tell(self, event: Loading | Notice) -> None:
         if isinstance(event, Notice):
@@ -46,6 +48,16 @@ class Console:
         if not self._quiet:
             self.clear()
             click.echo(sentence, err=True)
+
+    def detail(self, sentence: str) -> None:
+        """A line for those who asked for more."""
+        if self._verbose:
+            self.say(sentence)
+
+    def after_interrupt(self) -> None:
+        """Leave the line where the terminal has just written ^C."""
+        if sys.stderr.isatty() and not self._quiet:
+            click.echo(err=True)
 
     def clear(self) -> None:
         """Take the progress line away."""

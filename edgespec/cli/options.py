@@ -46,13 +46,14 @@ MODELS = (
     option("--pair", help="A target with its draft, by its name in models.toml."),
     option("--target", help="The model that answers: a path, or a model's name."),
     option("--draft", help="The small model that drafts: a path, or a model's name."),
-    option("--drafter", help="What proposes tokens; auto: the draft model where there is one.", default="auto",
-            show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
-    option("--k", help="Tokens to draft in a round.", default="auto", show_default=True, type=AutoOrInt()),
-    option("--ctx", help="Tokens of context, at most what the model was made for.", type=int),
+    option("--drafter", help="What proposes tokens; auto: the draft model where there is one, else n-grams.",
+            default="auto", show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
+    option("--k", help="Tokens to draft in a round; auto is 4 for now.", default="auto", show_default=True,
+            type=AutoOrInt()),
+    option("--ctx", help="Tokens of context, at most what the model was made for.  [default: 8192]", type=int),
     option("--gpu-layers", help="Layers of the target on the GPU; -1 is all, where the build can.", type=int),
     option("--draft-gpu-layers", help="Layers of the draft on the GPU.", type=int),
-    option("--threads", help="Threads; 0 is one for each physical core.", type=int),
+    option("--threads", help="Threads; 0 is one for each physical core. On a busy machine try 1.", type=int),
 )  # fmt: skip
 
 ANSWER = (
@@ -63,10 +64,11 @@ ANSWER = (
     option("--repeat-penalty", help="Over 1: tokens of the last 64 become less probable.  [default: 1.0]", type=float),
     option("--presence-penalty", help="Taken off the logits of tokens seen.  [default: 0]", type=float),
     option("--frequency-penalty", help="Taken off for each time a token was seen.  [default: 0]", type=float),
-    option("--seed", help="Repeatable: with a seed the text is that of plain decoding.  [default: drawn]", type=int),
+    option("--seed", help="Draw the same way again, whatever is drafted.  [default: drawn]", type=int),
     option("--max-tokens", help="End the answer after so many tokens.  [default: none]", type=int),
     option("--stop", help="End the answer before this text; can be given several times.", multiple=True, type=Words()),
-    option("--verify", help="The acceptance rule.  [default: auto]", type=click.Choice(["auto", "match", "token"])),
+    option("--verify", help="The acceptance rule: match does not depend on what is drafted, token accepts more."
+            "  [default: auto]", type=click.Choice(["auto", "match", "token"])),
 )  # fmt: skip
 
 OUTPUT = (

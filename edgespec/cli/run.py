@@ -13,6 +13,7 @@ from edgespec.cli.options import ANSWER, MODELS, OUTPUT, given, option, options
 
 if TYPE_CHECKING:
     from edgespec.events import Done
+    from edgespec.protocols import Round
     from edgespec.settings import About
 
 
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: bool, quiet: bool, **_: Any) -> None:
     """Answer PROMPT on stdout; - reads it from stdin.
 
-    The text streams to stdout; progress and one line of statistics go to stderr.
+    The text streams to stdout; progress and one line of statistics go to stderr. Every option has a variable:
+    EDGESPEC_TOP_K is --top-k.
     """
     from edgespec.cli import INTERRUPTED
     from edgespec.cli.console import Console, cancellable
     from edgespec.errors import UsageError
-    from edgespec.events import Done, Loading, Notice, Prefill, Text
+    from edgespec.events import Done, Loading, Notice, Prefill, RoundDone, Text
     from edgespec.loading import load
 
     context = click.get_current_context()
@@ -51,6 +53,8 @@ def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: 
                     console.tell(Loading("reading the prompt", event.done / event.total))
             elif isinstance(event, Notice):
                 console.say(event.message)
+            elif isinstance(event, RoundDone):
+                console.detail(detail(event.round))
             elif isinstance(event, Text):
                 console.clear()
                 if event.text and not as_json:
@@ -65,6 +69,8 @@ def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: 
             click.echo(json.dumps(report(done, engine.about), ensure_ascii=False))
         elif ended != "\n":
             click.echo()
+        if done.finish_reason == "cancelled":
+            console.after_interrupt()
         console.say(summary(done))
         if done.finish_reason == "cancelled":
             context.exit(INTERRUPTED)
@@ -91,20 +97,30 @@ def report(done: Done, about: About) -> dict[str, Any]:
     }
 
 
+def detail(round_: Round) -> str:
+    """A round in a line, for -v."""
+    times = f"draft {1000 * round_.draft_seconds:.0f} ms, verify {1000 * round_.verify_seconds:.0f} ms"
+    return f"{round_.drafter or 'plain'}: {round_.accepted} of {round_.drafted} accepted, {times}"
+
+
 def summary(done: Done) -> str:
     """One line of statistics."""
     stats = done.stats
-    parts = [f"{done.completion_tokens} tokens"]
+    parts = [f"{done.completion_tokens} token{'' if done.completion_tokens == 1 else 's'}"]
     if stats.tokens_per_second is not None:
         parts.append(f"{stats.tokens_per_second:.1f} tokens/s")
     if stats.acceptance_rate is not None and stats.mean_acceptance_length is not None:
-        low = " (low)" if stats.acceptance_rate < 0.6 else ""
-        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted accepted{low}")
+        drafters = " and ".join(name for name, part in stats.drafters.items() if part.drafted)
+        low = " (low: compare with --drafter none)" if stats.acceptance_rate < 0.6 else ""
+        parts.append(f"{drafters} drafted {stats.drafted}, {stats.acceptance_rate:.0%} accepted{low}")
         parts.append(f"{stats.mean_acceptance_length:.2f} tokens a drafting round")
     if stats.ttft_ms is not None:
         parts.append(f"first token after {stats.ttft_ms / 1000:.1f} s")
     if done.verify != "argmax":
         parts.append(f"seed {done.seed}")
-    if done.finish_reason != "stop":
-        parts.append({"length": "cut at the length limit", "cancelled": "cancelled"}[done.finish_reason])
+    if done.finish_reason == "length":
+        asked = done.completion_tokens == done.request.max_tokens
+        parts.append("cut at --max-tokens" if asked else "cut because the context is full (--ctx)")
+    elif done.finish_reason == "cancelled":
+        parts.append("cancelled")
     return " · ".join(parts)

@@ -198,10 +198,13 @@ class Context:
                 raise BackendError(f"The cache cannot be trimmed to position {position}: positions begin at 0.")
             if self._sound and position >= self._cached:
                 return
-            position = min(position, self._cached)
+            position, sound = min(position, self._cached), self._sound
+            # An exception (Ctrl-C) may come between the call and the last line: nothing is certain until then.
+            self._sound = False
             if position == 0:
                 self._api.llama_memory_clear(self._memory, False)
             elif not self._api.llama_memory_seq_rm(self._memory, 0, position, -1):
+                self._sound = sound
                 raise RollbackRefused(
                     f"{self.model.path.name} cannot take back single tokens (to position {position}): begin again at 0."
                 )

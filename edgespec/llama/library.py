@@ -64,13 +64,13 @@ class Handle:
     def __init__(self, pointer: Any, free: Callable[[Any], object]) -> None:
         self.pointer = pointer
         self._free = free
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def free(self) -> None:
-        with self._lock:
+        with self._lock:  # who comes second must not go on before it is freed
             pointer, self.pointer = self.pointer, None
-        if pointer is not None:
-            self._free(pointer)
+            if pointer is not None:
+                self._free(pointer)
 
 
 def library() -> Library:

@@ -30,7 +30,10 @@ from edgespec.settings import ModelSettings
 
 CHILD = "edgespec.llama.proof_child"
 
-_FORMAT = 2
+_FORMAT = 3
+MOST_NOISE = 2.0
+"""Logits: honest rounding stays far below (0.25 was the most seen), garbage is far above (50)."""
+
 _HEAD = 1 << 20
 _logger = logging.getLogger("edgespec.llama")
 
@@ -88,9 +91,12 @@ def prove(
         if proof is None:
             raise BackendError(
                 f"llama.cpp {second_death} when it decodes {file.name}, so this build does not fit this machine or the "
-                "file is damaged: build llama.cpp anew with ./scripts/edgespec, or fetch the file again."
+                "file is damaged: delete .venv and the cache folder's builds and start ./scripts/edgespec again, or "
+                "fetch the file again."
             )
         _logger.warning("%s", proof.warning)
+        if "SIGKILL" in first_death or "finish" in first_death:
+            return proof  # perhaps memory or time was short for once: the next load tries again
     _remember(place, proof)
     return proof
 
@@ -108,7 +114,7 @@ def _try(
     try:
         child = subprocess.run(
             list(command), input=json.dumps(request), capture_output=True, encoding="utf-8", errors="replace",
-            env=_environment(os.environ), timeout=timeout, check=False,
+            env=_environment(os.environ, command[0] == sys.executable), timeout=timeout, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return None, f"does not finish within {timeout:.0f} s"
@@ -122,15 +128,20 @@ def _try(
     if "error" in answer:
         kind = getattr(errors, str(answer.get("kind")), ModelUnreadable)
         raise (kind if issubclass(kind, EdgespecError) else ModelUnreadable)(str(answer["error"]))
+    if child.returncode > 0:
+        reason = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1].rstrip(".")
+        raise BackendError(f"The child process for the proof decode failed ({reason}): see -v, and repair the Python.")
     if child.returncode != 0 or "finite" not in answer:
         return None, _death(child.returncode)
     if not answer.pop("finite"):
         return None, "gives logits that are not numbers"
+    if answer["width_noise"] > MOST_NOISE:
+        return None, "gives quite different logits when several tokens are decoded at once"
     warning = ""
     if not extra_buffers:
         warning = (
-            f"llama.cpp decodes {file.name} here only without repacked weights, which is slower: build llama.cpp anew "
-            "with ./scripts/edgespec, which knows the compilers that work."
+            f"llama.cpp decodes {file.name} here only without repacked weights, which is slower: for a better build, "
+            "install clang, delete .venv and start ./scripts/edgespec."
         )
     return Proof(extra_buffers=extra_buffers, warning=warning, **answer), ""
 
@@ -143,10 +154,13 @@ def _death(code: int) -> str:
     return f"fails (exit code {code})"
 
 
-def _environment(host: Mapping[str, str]) -> dict[str, str]:
-    """The host's environment, with this very edgespec importable and nothing of the working folder."""
+def _environment(host: Mapping[str, str], same_python: bool) -> dict[str, str]:
+    """The host's environment, with this very edgespec importable and nothing of the working folder.
+
+    Another Python could not use the rest of our path, and has libraries of its own.
+    """
     home = str(Path(__file__).resolve().parents[2])
-    paths = dict.fromkeys([home, *(entry for entry in sys.path if entry)])
+    paths = dict.fromkeys([home, *(entry for entry in sys.path if entry and same_python)])
     return {
         "OMP_WAIT_POLICY": "passive",  # on a busy machine, threads that spin while they wait take ten times as long
         **host,

@@ -75,6 +75,9 @@ class Commands:
                         if line is not None:
                             line(text.rstrip())
                     code = process.wait()
+                except BaseException:
+                    _end(process)
+                    raise
                 finally:
                     with self._lock:
                         self._running.discard(process)
@@ -89,11 +92,7 @@ class Commands:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            if os.name == "nt":
-                process.terminate()
-            else:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+            _end(process)
 
     def _start(self, command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[str]:
         with self._lock:
@@ -136,3 +135,12 @@ def _prune(logs: Path) -> None:
     """Keep the newest logs."""
     for folder in sorted(path for path in logs.iterdir() if path.is_dir())[:-KEPT_LOGS]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a program and its children: Ctrl-C does not reach them, since they have a process group of their own."""
+    if os.name == "nt":
+        process.terminate()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)

@@ -89,10 +89,15 @@ class Library:
                     ["wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", str(folder), str(source)],
                     log="bindings",
                     failure="the Python bindings of llama.cpp could not be made",
-                    environ={"CMAKE_ARGS": BINDINGS_ONLY},
+                    environ={"CMAKE_ARGS": BINDINGS_ONLY, **self._compilers()},
                 )
             assert self.wheel is not None
             return self.wheel
+
+    def _compilers(self) -> dict[str, str]:
+        """The plan's compilers: cmake wants some here too, and may find none by itself."""
+        compiler = self.plan.compiler
+        return {} if compiler is None else {"CC": compiler.cc, "CXX": compiler.cxx}
 
     def build(self) -> Path:
         """The folder of the finished build, made if need be."""

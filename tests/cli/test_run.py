@@ -57,7 +57,7 @@ def test_text_goes_to_stdout_and_the_rest_to_stderr(loads: list) -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("<") and result.stdout.count("<") == 9 and result.stdout.endswith(">\n")
     assert "loading something" in result.stderr and "Something to know." in result.stderr
-    assert "9 tokens" in result.stderr and "100% of" in result.stderr
+    assert "9 tokens" in result.stderr and "scripted drafted 6, 100% accepted" in result.stderr
 
 
 def test_quiet_leaves_stderr_empty(loads: list) -> None:

@@ -14,7 +14,9 @@ from edgespec.llama.proof import _environment
 
 def test_importing_the_binding_does_not_import_llama_cpp() -> None:
     check = "import sys, edgespec.llama, edgespec.llama.proof_child; sys.exit('llama_cpp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], env=_environment(os.environ), check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", check], env=_environment(os.environ, True), check=False).returncode == 0
+    )
 
 
 def test_aside_gives_the_result_or_the_failure() -> None:

@@ -139,7 +139,7 @@ def test_nothing_is_printed_not_even_by_a_host_without_logging(smollm2_path: Pat
     odd = write_head(tmp_path / "odd.gguf", {"general.architecture": "llama"})
     done = subprocess.run(
         [sys.executable, "-c", SILENT, str(odd), str(smollm2_path)],
-        capture_output=True, text=True, check=False, env=_environment(os.environ),
+        capture_output=True, text=True, check=False, env=_environment(os.environ, True),
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import sys
@@ -78,7 +77,13 @@ def test_another_build_file_processor_or_setting_is_proved_anew(
 
 
 @pytest.mark.parametrize(
-    "death", ["os.kill(os.getpid(), 11)", "sys.exit(3)", "print('no json')", "print(json.dumps({'finite': False}))"]
+    "death",
+    [
+        "os.kill(os.getpid(), 11)",
+        "print('no json')",
+        "print(json.dumps({'finite': False}))",
+        "print(json.dumps({'finite': True, 'width_noise': 52.0}))",
+    ],
 )
 def test_a_death_leads_to_a_second_try_and_one_warning(
     file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, death: str
@@ -86,10 +91,24 @@ def test_a_death_leads_to_a_second_try_and_one_warning(
     code = f"if request['extra_buffers']:\n    {death}\nelse:\n    {ANSWER}"
     with caplog.at_level(logging.WARNING, "edgespec"):
         found = prove(file, command=child(tmp_path, code), cache=tmp_path)
-    assert not found.extra_buffers and "build llama.cpp anew" in found.warning
+    assert not found.extra_buffers and "a better build" in found.warning
     assert [record.getMessage() for record in caplog.records] == [found.warning]
     assert prove(file, command=child(tmp_path, code), cache=tmp_path) == found
     assert len(asked(tmp_path)) == 2
+
+
+def test_an_accident_is_not_remembered(file: Path, tmp_path: Path) -> None:
+    """A child that the system killed, for want of memory perhaps, says nothing about the build."""
+    code = f"if request['extra_buffers']:\n    os.kill(os.getpid(), 9)\nelse:\n    {ANSWER}"
+    for number in (2, 4):
+        assert not prove(file, command=child(tmp_path, code), cache=tmp_path).extra_buffers
+        assert len(asked(tmp_path)) == number
+
+
+def test_a_child_whose_python_is_broken_is_not_llama_cpp_s_fault(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="No module named 'nothing'"):
+        prove(file, command=child(tmp_path, "import nothing"), cache=tmp_path)
+    assert len(asked(tmp_path)) == 1
 
 
 def test_two_deaths_are_a_sentence_and_not_remembered(file: Path, tmp_path: Path) -> None:
@@ -193,4 +212,3 @@ def test_a_real_model(smollm2_path: Path, tmp_path: Path) -> None:
     assert found.extra_buffers and found.can_trim and not found.warning
     assert (found.invariant_below > 10**6) == (found.width_noise_max == 0.0) and found.width_noise < 1.0
     assert prove(smollm2_path, settings, command=["must not run"], cache=tmp_path) == found
-    assert dataclasses.is_dataclass(found)
