@@ -97,6 +97,17 @@ def test_stop_ends_the_children_of_children_too(tmp_path: Path) -> None:
         runner.run(["true"], log="x", failure="x")
 
 
+def test_ctrl_c_while_a_program_runs_ends_it(tmp_path: Path) -> None:
+    """It has a process group of its own, so that nobody else would; without an end this test would not return."""
+    forever = "import threading; print('here', flush=True); threading.Event().wait()"
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        commands(tmp_path).run([sys.executable, "-c", forever], log="x", failure="it failed", line=interrupt)
+
+
 def test_old_logs_go(tmp_path: Path) -> None:
     for number in range(KEPT_LOGS + 5):
         (tmp_path / "logs" / f"20200101-{number:06}").mkdir(parents=True)
