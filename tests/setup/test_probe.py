@@ -32,7 +32,7 @@ def test_wishes() -> None:
     ("one", "other"),
     [
         ("gcc-13", "g++-13"),
-        ("/opt/x/clang-16", "/opt/x/clang++-16"),
+        ("/tools/clang-16", "/tools/clang++-16"),
         ("clang++", "clang"),
         ("g++", "gcc"),
         ("cc", "c++"),
