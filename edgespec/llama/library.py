@@ -41,11 +41,6 @@ class Library:
         return bool(self.api.llama_supports_gpu_offload())
 
     @property
-    def system_info(self) -> str:
-        """llama.cpp's own line about instruction sets and devices."""
-        return str(self.api.llama_print_system_info().decode("utf-8", "replace")).strip()
-
-    @property
     def build(self) -> dict[str, Any]:
         """What the set-up wrote about the build (build.json beside the libraries), or nothing."""
         with contextlib.suppress(OSError, ValueError):

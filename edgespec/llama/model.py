@@ -156,13 +156,6 @@ class Model:
         return self.metadata("general.name", self.path.stem)
 
     @property
-    def description(self) -> str:
-        """Architecture, size and quantization, as llama.cpp puts it."""
-        buffer = ctypes.create_string_buffer(256)
-        self._api.llama_model_desc(self.handle, buffer, len(buffer))
-        return buffer.value.decode("utf-8", "replace")
-
-    @property
     def size(self) -> int:
         """Bytes of all tensors."""
         return int(self._api.llama_model_size(self.handle))
