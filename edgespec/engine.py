@@ -10,16 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Flag
 from threading import Lock, RLock, get_ident
 from typing import Any
 
+from edgespec.answer import Answer
 from edgespec.cached import CachedModel
 from edgespec.drafters.crew import Crew
 from edgespec.errors import Closed, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
-from edgespec.events import Done, Event, FinishReason, Notice, Prefill, RoundDone, Text
+from edgespec.events import Event, Notice, Prefill, RoundDone, Text
 from edgespec.judge import Judge
+from edgespec.prompts import ChatPrompt, ChatPrompts
 from edgespec.protocols import (
     ChatTemplate,
     Drafter,
@@ -31,37 +33,12 @@ from edgespec.protocols import (
     Vocabulary,
 )
 from edgespec.settings import About, Request
-from edgespec.stats import PrefillCost, plain_seconds, summarize
+from edgespec.stats import PrefillCost, plain_seconds
 
 PLAIN_ROUNDS_KEPT = 512
 
-
-@dataclass(slots=True)
-class _Answer:
-    """One answer as it grows."""
-
-    request: Request
-    history: list[int]
-    prompt_tokens: int
-    reused: int  # tokens of the prompt that were cached
-    limit: int  # tokens that may come out in all
-    judge: Judge
-    text: TextStream
-    crew: Crew
-    shown: list[str] = field(default_factory=list)
-    provenance: str = ""
-    rounds: list[Round] = field(default_factory=list)
-    finish: FinishReason | None = None
-    ttft: float | None = None
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        return tuple(self.history[self.prompt_tokens :])
-
-    @property
-    def room(self) -> int:
-        """Tokens that may still come out."""
-        return self.limit - (len(self.history) - self.prompt_tokens)
+Reading = Callable[[Iterator[Event]], Iterator[Event]]
+"""What makes something of an answer's events before anybody sees them."""
 
 
 class Engine:
@@ -96,7 +73,7 @@ class Engine:
         self._policy = policy
         self._text_stream = text_stream
         self._drafters = dict(drafters or {})
-        self._template = template
+        self._prompts = ChatPrompts(template, vocabulary) if template is not None else None
         self._defaults = defaults or Request()
         self._owned = owned or ExitStack()
         self._masked = masked
@@ -111,17 +88,23 @@ class Engine:
         self._cancelled = Flag()
 
     def chat(self, messages: Sequence[Message], *, wait: bool = False, **options: Any) -> Iterator[Event]:
-        """Answer a conversation, written as the model's own template has it. Options and events as in `generate`."""
-        if self._template is None:
-            raise NoChatTemplate("This model has no chat template: use a plain prompt (--raw, or complete()).")
-        started = self._clock()
-        prompt = self._template.render(messages)
-        return self._start(self._tokens(prompt, not self._template.begins_itself(prompt)), started, wait, options)
+        """Answer a conversation, written as the model's own template has it. Options and events as in `generate`.
+
+        Thoughts of a thinking model come apart from its answer (Text.thought, Done.thought). Put Done.raw into the next
+        call's messages: then only what follows it is decoded.
+        """
+        started, request = self._clock(), self.request(**options)
+        prompts, prompt = self._written(messages, request)
+        read = partial(prompts.read, prompt, request.think)
+        return self._start(list(prompt.tokens), request, started, wait, read)
 
     def complete(self, prompt: str, *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue a text as it stands, without a template. Options and events as in `generate`."""
-        started = self._clock()
-        return self._start(self._tokens(prompt, True), started, wait, options)
+        started, request = self._clock(), self.request(**options)
+        with self._native:
+            self._alive()
+            tokens = self._vocabulary.tokenize(prompt, add_special=True)
+        return self._start(tokens, request, started, wait)
 
     def generate(self, prompt: Sequence[int], *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue the tokens of `prompt`; yields Prefill, RoundDone, Text and Notice events, and Done at the end.
@@ -131,7 +114,20 @@ class Engine:
         for its end with `wait`. Closing the iterator early ends the answer and leaves the engine sound. Raises
         PromptTooLong where the context has no room for an answer.
         """
-        return self._start(list(prompt), self._clock(), wait, options)
+        return self._start(list(prompt), self.request(**options), self._clock(), wait)
+
+    def prompt_tokens(self, messages: Sequence[Message], **options: Any) -> int:
+        """How many tokens of the context `chat` would take for its prompt; nothing is decoded."""
+        return len(self._written(messages, self.request(**options))[1].tokens)
+
+    def request(self, *, request: Request | None = None, **options: Any) -> Request:
+        """What an answer with these options is asked with, the engine's defaults included."""
+        return (request or self._defaults).having(**options)
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of context, for prompt and answer together."""
+        return self._target.n_ctx
 
     def cancel(self) -> None:
         """End the answer in progress, from any thread; its Done says `cancelled` and keeps what came."""
@@ -158,13 +154,16 @@ class Engine:
             self._target.close()
             self._owned.close()
 
-    def _tokens(self, text: str, add_special: bool) -> list[int]:
+    def _written(self, messages: Sequence[Message], request: Request) -> tuple[ChatPrompts, ChatPrompt]:
+        if self._prompts is None:
+            raise NoChatTemplate("This model has no chat template: use a plain prompt (run --raw, or complete()).")
         with self._native:
             self._alive()
-            return self._vocabulary.tokenize(text, add_special=add_special)
+            return self._prompts, self._prompts.write(messages, request.think)
 
-    def _start(self, prompt: list[int], started: float, wait: bool, options: dict[str, Any]) -> Iterator[Event]:
-        request = options.pop("request", self._defaults).having(**options)
+    def _start(
+        self, prompt: list[int], request: Request, started: float, wait: bool, read: Reading = iter
+    ) -> Iterator[Event]:
         if not prompt:
             raise UsageError("The prompt is empty: say something.")
         if len(prompt) >= self._target.n_ctx:
@@ -172,14 +171,15 @@ class Engine:
                 f"The prompt has {len(prompt)} tokens and the context holds {self._target.n_ctx}: "
                 "shorten it, or raise --ctx where the model allows that."
             )
-        return self._guarded(prompt, request, self._clock() - started, wait)
+        spent = self._clock() - started
+        return self._guarded(lambda started: read(self._answer(prompt, request, started - spent)), wait)
 
-    def _guarded(self, prompt: list[int], request: Request, spent: float, wait: bool) -> Iterator[Event]:
+    def _guarded(self, answer: Callable[[float], Iterator[Event]], wait: bool) -> Iterator[Event]:
         """The answer's events, with the models locked only while it works, and a sound cache however it ends."""
-        started = self._now() - spent
+        started = self._now()
         if not self._busy.acquire(blocking=wait):
             raise EngineBusy("The engine is answering already: wait for that answer's end, or cancel it.")
-        events = self._answer(prompt, request, started)
+        events = answer(started)
         try:
             self._cancelled.clear()
             self._interrupt(False)
@@ -209,12 +209,13 @@ class Engine:
 
     def _answer(self, prompt: list[int], request: Request, started: float) -> Iterator[Event]:
         room = self._target.n_ctx - len(prompt)
-        answer = _Answer(
+        answer = Answer(
             request=request,
             history=prompt,
             prompt_tokens=len(prompt),
             reused=self._cached.reuse(prompt),
             limit=room if request.max_tokens is None else min(room, request.max_tokens),
+            ends=self._ends,
             judge=Judge(request, prompt, self._target.n_vocab, self._masked),
             text=self._text_stream(request.stop),
             crew=Crew(self._drafters, self._target.n_vocab, self._ends, self._clock),
@@ -250,13 +251,13 @@ class Engine:
             self._interrupt(False)
             self._cached.repair()
             answer.finish = "cancelled"
-        if rest := answer.text.finish():
-            answer.shown.append(rest)
-            yield Text(rest, (), "")
+        if rest := answer.flush():
+            yield rest
         read = answer.prompt_tokens if answer.rounds else len(self._cached.tokens)
-        yield self._done(answer, PrefillCost(read - answer.reused, passes, prefill_seconds))
+        prefill = PrefillCost(read - answer.reused, passes, prefill_seconds)
+        yield answer.done(prefill, plain_seconds(self._plain, len(answer.history)))
 
-    def _round(self, answer: _Answer) -> tuple[RoundDone, Text]:
+    def _round(self, answer: Answer) -> tuple[RoundDone, Text]:
         """One round: draft, verify in one target pass, commit, trim."""
         started = self._clock()
         context = len(self._cached.tokens)
@@ -279,7 +280,7 @@ class Engine:
         decoded = len(answer.history)
         emitted = [*draft.tokens[: verdict.accepted], verdict.token]
         last = "p" if not draft.tokens else "b" if verdict.accepted == len(draft.tokens) else "c"
-        text = self._commit(answer, emitted, "a" * verdict.accepted + last)
+        text = answer.commit(emitted, "a" * verdict.accepted + last)
         kept = len(text.tokens)
         drafted, accepted = len(draft.tokens), verdict.accepted
         if kept < len(emitted):  # the end cut the round: what lies behind the cut does not count
@@ -308,41 +309,6 @@ class Engine:
         if round_.width == 1 and not round_.draft_seconds:
             self._plain.append(round_)
         return RoundDone(round_, draft.tokens), text
-
-    def _commit(self, answer: _Answer, emitted: Sequence[int], provenance: str) -> Text:
-        """Add tokens to the answer up to its end, and say what ended it."""
-        shown, kept = "", 0
-        for token in emitted:
-            if token in self._ends:
-                answer.finish = "stop"
-                break
-            answer.history.append(token)
-            kept += 1
-            shown += answer.text.push(token)
-            if answer.text.stopped:
-                answer.finish = "stop"
-                break
-            if answer.room == 0:
-                answer.finish = "length"
-                break
-        answer.provenance += provenance[:kept]
-        answer.shown.append(shown)
-        return Text(shown, tuple(emitted[:kept]), provenance[:kept])
-
-    def _done(self, answer: _Answer, prefill: PrefillCost) -> Done:
-        plain = plain_seconds(self._plain, len(answer.history))
-        return Done(
-            text="".join(answer.shown),
-            tokens=answer.tokens,
-            provenance=answer.provenance,
-            finish_reason=answer.finish or "cancelled",
-            prompt_tokens=answer.prompt_tokens,
-            cached_prompt_tokens=answer.reused,
-            seed=answer.judge.seed,
-            verify=answer.judge.rule,
-            request=answer.request,
-            stats=summarize(answer.rounds, prefill, answer.ttft, plain),
-        )
 
     def _now(self) -> float:
         """The clock, less what consumers have spent between events."""

@@ -15,10 +15,15 @@ FinishReason = Literal["stop", "length", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Progress before the engine is ready: `stage` is a short phrase, `fraction` from 0 to 1 where it is known."""
+    """Progress before the engine is ready.
+
+    `stage` is a short phrase, or a sentence where there is no `fraction` (from 0 to 1) of it; `size` is how many bytes
+    a download has in all.
+    """
 
     stage: str
     fraction: float | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,14 @@ class Text:
     """New tokens, where each came from, and the text that is now certain.
 
     `provenance` has a letter for each token: a accepted, c correction, b bonus, p plain round. The text may lag behind
-    the tokens by what could still become a stop string or is part of a character.
+    the tokens by what could still become a stop string or is part of a character. `thought` is new text of a thinking
+    model's thoughts, which are no part of its answer.
     """
 
     text: str
     tokens: tuple[int, ...]
     provenance: str
+    thought: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,14 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The answer, whole. The end token is in neither `tokens` nor `text`."""
+    """The answer, whole. The end token is in neither `tokens` nor `text`.
+
+    `raw` is the text as the model wrote it, thoughts with their tags included: what a conversation's history keeps, so
+    that the template can strip what it strips.
+    """
 
     text: str
+    raw: str
     tokens: tuple[int, ...]
     provenance: str
     finish_reason: FinishReason
@@ -112,6 +124,7 @@ class Done:
     verify: VerifyRule
     request: Request
     stats: Stats
+    thought: str = ""
 
     @property
     def completion_tokens(self) -> int:

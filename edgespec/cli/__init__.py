@@ -15,7 +15,7 @@ INTERRUPTED = 130
 class Program(click.Group):
     """A group whose commands are imported when they are wanted, and whose errors are one sentence."""
 
-    commands_by_name = ("run",)
+    commands_by_name = ("chat", "run", "models")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_by_name)
@@ -34,22 +34,25 @@ class Program(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            click.echo("\nedgespec: interrupted; what was fetched is kept.", err=True)
+            click.echo("\nedgespec: interrupted; the next start goes on from what is kept.", err=True)
             ctx.exit(INTERRUPTED)
-        except EdgespecError as error:
-            self._fail(ctx, str(error), error.exit_code)
-        except OSError as error:
-            self._fail(ctx, f"The system refused something ({error}): look at the disk and at permissions.", 1)
         except Exception as error:
-            self._fail(ctx, f"Something unexpected went wrong ({type(error).__name__}: {error}); -v shows where.", 1)
+            complain(ctx, error)
+            ctx.exit(error.exit_code if isinstance(error, EdgespecError) else 1)
 
-    def _fail(self, ctx: click.Context, sentence: str, code: int) -> None:
-        if ctx.meta.get("edgespec.verbose"):
-            import traceback
 
-            traceback.print_exc()
-        click.echo(f"edgespec: {sentence}", err=True)
-        ctx.exit(code)
+def complain(ctx: click.Context, error: Exception) -> None:
+    """Say on stderr, in one sentence, what went wrong; with -v also where. Called while the error is handled."""
+    if ctx.meta.get("edgespec.verbose"):
+        import traceback
+
+        traceback.print_exc()
+    sentence = f"Something unexpected went wrong ({type(error).__name__}: {error}); -v shows where."
+    if isinstance(error, EdgespecError):
+        sentence = str(error)
+    elif isinstance(error, OSError):
+        sentence = f"The system refused something ({error}): look at the disk and at permissions."
+    click.echo(f"edgespec: {sentence}", err=True)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgespec.cli.download import Download
 from edgespec.events import Event, Loading, Notice
 
 if TYPE_CHECKING:
@@ -24,10 +26,14 @@ class Console:
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self._quiet = quiet
-        self._live = sys.stderr.isatty() and not verbose
+        screen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._live = screen and not verbose
+        self._dim = screen and not os.environ.get("NO_COLOR")
+        self._thinking = False
         self._stage = ""
         self._shown = 0.0
         self._open = False
+        self._download: Download | None = None
         self._verbose = verbose
         if verbose:
             handler = logging.StreamHandler(sys.stderr)
@@ -54,6 +60,24 @@ class Console:
         if self._verbose:
             self.say(sentence)
 
+    def reply(self, text: str) -> None:
+        """What was asked for with a command, even where all else is quiet."""
+        click.echo(text, err=True)
+
+    def think(self, thought: str) -> None:
+        """More of what the model thinks: between words that say so, and dim on a terminal."""
+        if self._quiet or not thought:
+            return
+        if not self._thinking:
+            self._thinking = True
+            click.echo("Thinking:", err=True)
+        click.echo(click.style(thought, dim=True) if self._dim else thought, nl=False, err=True)
+
+    def stop_thinking(self) -> None:
+        if self._thinking:
+            click.echo("\nDone thinking.", err=True)
+        self._thinking = False
+
     def after_interrupt(self) -> None:
         """Leave the line where the terminal has just written ^C."""
         if sys.stderr.isatty() and not self._quiet:
@@ -61,16 +85,25 @@ class Console:
 
     def clear(self) -> None:
         """Take the progress line away."""
+        if self._download is not None:
+            self._download.end()
         if self._open:
             click.echo("\r\x1b[2K", nl=False, err=True)
-        self._open, self._stage = False, ""
+        self._download, self._open, self._stage = None, False, ""
 
     def _progress(self, event: Loading) -> None:
         changed = event.stage != self._stage
-        if not self._live:
-            if changed:
-                click.echo(event.stage, err=True)
+        if changed:
+            self.clear()
+        if event.size is not None and event.fraction is not None:
+            self._download = self._download or Download(event.stage, event.size, live=self._live)
+            self._download.show(event.fraction)
             self._stage = event.stage
+            return
+        if not self._live:
+            if changed and event.fraction != 0.0:  # what has not begun to move was announced in a sentence
+                click.echo(event.stage, err=True)
+                self._stage = event.stage
             return
         now = time.monotonic()
         if not changed and event.fraction not in (None, 1.0) and now - self._shown < 0.1:

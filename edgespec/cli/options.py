@@ -42,10 +42,14 @@ def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
     return value
 
 
+OFFLINE = (
+    option("--offline", is_flag=True, help="Ask nothing of the network: use what is on this machine."),
+)  # fmt: skip
+
 MODELS = (
     option("--pair", help="A target with its draft, by its name in models.toml."),
-    option("--target", help="The model that answers: a path, or a model's name."),
-    option("--draft", help="The small model that drafts: a path, or a model's name."),
+    option("--target", help="The model that answers: a path, a model's name, or user/repo:QUANT on the hub."),
+    option("--draft", help="The small model that drafts, written likewise."),
     option("--drafter", help="What proposes tokens; auto: the draft model where there is one, else n-grams.",
             default="auto", show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
     option("--k", help="Tokens to draft in a round; auto is 4 for now.", default="auto", show_default=True,
@@ -54,6 +58,7 @@ MODELS = (
     option("--gpu-layers", help="Layers of the target on the GPU; -1 is all, where the build can.", type=int),
     option("--draft-gpu-layers", help="Layers of the draft on the GPU.", type=int),
     option("--threads", help="Threads; 0 is one for each physical core. On a busy machine try 1.", type=int),
+    *OFFLINE,
 )  # fmt: skip
 
 ANSWER = (
@@ -69,6 +74,8 @@ ANSWER = (
     option("--stop", help="End the answer before this text; can be given several times.", multiple=True, type=Words()),
     option("--verify", help="The acceptance rule: match does not depend on what is drafted, token accepts more."
             "  [default: auto]", type=click.Choice(["auto", "match", "token"])),
+    option("--think", help="Whether a thinking model thinks before it answers; auto leaves it to the model."
+           "  [default: auto]", type=click.Choice(["auto", "on", "off"])),
 )  # fmt: skip
 
 OUTPUT = (
@@ -89,13 +96,18 @@ def options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Command], Co
     return decorate
 
 
+def parameters(*groups: tuple[Callable[[Any], Any], ...]) -> list[click.Parameter]:
+    """The parameters that groups of options make, in the order in which they are listed."""
+    probe = options(*groups)(lambda: None)
+    return list(reversed(getattr(probe, "__click_params__", [])))
+
+
 def given(ctx: click.Context, *groups: tuple[Callable[[Any], Any], ...]) -> dict[str, Any]:
     """The options of `groups` that were given, or have a default.
 
     On the command line a pair or a target replaces the other one's variable.
     """
-    probe = options(*groups)(lambda: None)
-    names = [param.name for param in getattr(probe, "__click_params__", [])]
+    names = [param.name for param in parameters(*groups)]
     values = {name: ctx.params[name] for name in names if name and ctx.params[name] not in (None, ())}
     typed = {name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if "target" in typed and "pair" not in typed:

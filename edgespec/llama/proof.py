@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from edgespec import errors
-from edgespec.cache import cache_folder
 from edgespec.errors import BackendError, EdgespecError, ModelUnreadable
+from edgespec.folders import cache_folder
 from edgespec.llama.header import parts, read_head, refuse_other_kinds
 from edgespec.llama.library import library
 from edgespec.llama.threads import usable_cores

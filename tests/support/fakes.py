@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -96,10 +97,81 @@ class FakeVocabulary:
         return self.pieces.get(token, f"<{token}>".encode())
 
 
+class WordVocabulary:
+    """Bytes are tokens; so are some words, which a model may say but a text is never read as, and control words.
+
+    That is how tokenizers differ from models: the text of an answer is read as other tokens than those that were said.
+    """
+
+    BEGIN = 257
+
+    def __init__(self, words: Sequence[bytes] = (), controls: Sequence[str] = (), *, begins: bool = False) -> None:
+        self.controls = {text: 258 + i for i, text in enumerate(controls)}
+        self.words = {word: 258 + len(controls) + i for i, word in enumerate(words)}
+        self.begins = begins
+        self.n_tokens = 258 + len(controls) + len(words)
+        self.end_tokens = frozenset({END})
+        self._pieces = {token: word for word, token in self.words.items()}
+        self._texts = {token: text for text, token in self.controls.items()}
+        self.read: list[str] = []
+
+    def tokenize(self, text: str, *, add_special: bool) -> list[int]:
+        self.read.append(text)
+        parts = re.split(f"({'|'.join(map(re.escape, self.controls)) or '(?!)'})", text)
+        ids = [
+            [self.controls[part]] if part in self.controls else [1 + b for b in part.encode("utf-8", "replace")]
+            for part in parts
+        ]
+        return [self.BEGIN] * (add_special and self.begins) + [token for part in ids for token in part]
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token - 1]) if 1 <= token <= 256 else self._pieces.get(token, b"")
+
+    def spell(self, tokens: Sequence[int]) -> str:
+        """All of the text, control words too."""
+        return b"".join(self._texts[t].encode() if t in self._texts else self.piece(t) for t in tokens).decode()
+
+
+class ChatWords:
+    """A chat template for tests, of control words: <u>question<e><a>answer<e>…<a>."""
+
+    CONTROLS = ("<s>", "<u>", "<a>", "<e>")
+    has_thoughts = False
+    has_think_switch = False
+
+    def render(self, messages: Sequence[dict[str, str]], think: bool | None = None) -> str:
+        marks = {"system": "<s>", "user": "<u>", "assistant": "<a>"}
+        return "".join(f"{marks[m['role']]}{m['content']}<e>" for m in messages) + "<a>"
+
+    def begins_itself(self, prompt: str) -> bool:
+        return False
+
+
+def saying(vocabulary: WordVocabulary, *answers: Sequence[int]) -> Table:
+    """A table for ChatWords that gives one answer after the other: the n-th to the n-th question in the prompt.
+
+    Answers are words and control words; bytes behind the last <a> are the template's.
+    """
+    asks, replies = vocabulary.controls["<u>"], vocabulary.controls["<a>"]
+
+    def table(context: Sequence[int]) -> np.ndarray:
+        behind = list(context[::-1]).index(replies) if replies in context else 0
+        said = sum(token > vocabulary.BEGIN for token in context[len(context) - behind :])
+        answer = answers[(list(context).count(asks) - 1) % len(answers)]
+        row = np.zeros(vocabulary.n_tokens, np.float32)
+        row[answer[said] if said < len(answer) else END] = 99.0
+        return row
+
+    return table
+
+
 class PlainTemplate:
     """A chat template for tests: contents, one after the other."""
 
-    def render(self, messages: Sequence[dict[str, str]]) -> str:
+    has_thoughts = False
+    has_think_switch = False
+
+    def render(self, messages: Sequence[dict[str, str]], think: bool | None = None) -> str:
         return "".join(message["content"] for message in messages)
 
     def begins_itself(self, prompt: str) -> bool:

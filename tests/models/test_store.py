@@ -1,47 +1,21 @@
 """From what is typed to a file: paths, names, sources in order, the cache, two at once."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from edgespec.cache import cache_folder
 from edgespec.errors import EdgespecError, LoadCancelled, ModelNotFound, ModelUnreadable, SourceError, UsageError
-from edgespec.models.registry import ModelEntry, PackagesEntry, Registry, SourceEntry
-from edgespec.models.sources import Progress, Say, Source, cached, resolve
+from edgespec.folders import cache_folder
+from edgespec.models.entries import HubEntry, ModelEntry, PackagesEntry, PathEntry, SourceEntry
+from edgespec.models.registry import Registry
+from edgespec.models.sources import Source, open_source
+from edgespec.models.store import Store
+from tests.support.sources import CONTENT, Sources
 
-CONTENT = b"GGUF and more"
 FIRST, SECOND = PackagesEntry("first", "1", "f"), PackagesEntry("second", "1", "f")
-MODEL = ModelEntry("tiny", "tiny-q4.gguf", len(CONTENT), "0" * 64, "MIT", 128, (FIRST, SECOND))
+MODEL = ModelEntry("tiny", (FIRST, SECOND), "tiny-q4.gguf", len(CONTENT), "0" * 64)
 REGISTRY = Registry({"tiny": MODEL}, {})
-
-
-class FakeSource:
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self.name, self._act = name, act
-
-    def fetch(self, model: ModelEntry, destination: Path, progress: Progress, say: Say) -> Path:
-        self._act()
-        destination.write_bytes(CONTENT)
-        return destination
-
-
-class Sources:
-    """Opens fake sources; `fail` names those that fail, `asked` lists those that were asked."""
-
-    def __init__(self, *fail: str, act: Callable[[], None] = lambda: None) -> None:
-        self.asked: list[str] = []
-        self.fail, self.act = fail, act
-
-    def __call__(self, entry: SourceEntry) -> Source:
-        def act() -> None:
-            self.asked.append(entry.package)
-            self.act()
-            if entry.package in self.fail:
-                raise SourceError(f"{entry.package} is shut")
-
-        return FakeSource(f"the {entry.package} one", act)
 
 
 @pytest.fixture
@@ -60,16 +34,16 @@ def test_a_file_is_returned_as_it_is(here: Path, reference: str) -> None:
     (here / "sub").mkdir()
     for name in ("m.gguf", "plain"):
         (here / name).touch()
-    found = resolve(reference, REGISTRY)
+    found = Store(REGISTRY).fetch(reference)
     assert found.samefile(here / ("plain" if reference == "plain" else "m.gguf"))
 
 
 @pytest.mark.parametrize(
-    "reference", ["gone.gguf", "./gone", "~/gone", "~nobody-here/gone", "a/gone", "a/" + "x" * 5000]
+    "reference", ["gone.gguf", "./gone", "~/gone", "~nobody-here/gone", "a/b/gone", "a/" + "x" * 5000]
 )
 def test_a_missing_file(here: Path, reference: str) -> None:
     with pytest.raises(ModelNotFound, match=r"There is no file .*: check the path"):
-        resolve(reference, REGISTRY)
+        Store(REGISTRY).fetch(reference)
 
 
 @pytest.mark.parametrize("reference", ["folder", ".", "~", "folder.gguf"])
@@ -77,52 +51,45 @@ def test_a_folder(here: Path, reference: str) -> None:
     (here / "folder").mkdir()
     (here / "folder.gguf").mkdir()
     with pytest.raises(ModelUnreadable, match=r"is a folder: name the \.gguf file in it"):
-        resolve(reference, REGISTRY)
+        Store(REGISTRY).fetch(reference)
 
 
 @pytest.mark.parametrize("reference", ["tinny", "", "x" * 5000])
 def test_an_unknown_name(here: Path, reference: str) -> None:
     with pytest.raises(UsageError, match="known are: tiny"):
-        resolve(reference, REGISTRY)
+        Store(REGISTRY).fetch(reference)
 
 
 def test_a_name_is_fetched_once(here: Path) -> None:
     sources = Sources()
     said: list[str] = []
     (here / "tiny").mkdir()  # a folder of that name is not what is meant
-    found = resolve("tiny", REGISTRY, cache=here, open_source=sources, say=said.append)
+    found = Store(REGISTRY, here, open_source=sources).fetch("tiny", say=said.append)
     assert found == here / "models" / "tiny-q4.gguf" and found.read_bytes() == CONTENT
     assert said == ["Fetching tiny (0 MB) from the first one."]
-    assert resolve("tiny", REGISTRY, cache=here, open_source=sources) == found
+    assert Store(REGISTRY, here, open_source=sources).fetch("tiny") == found
     assert sources.asked == ["first"]
 
 
-def test_a_file_of_the_wrong_size_is_fetched_again(here: Path) -> None:
-    (here / "models").mkdir()
-    (here / "models" / "tiny-q4.gguf").write_bytes(CONTENT[:-1])
-    assert cached(MODEL, here) is None
-    assert resolve("tiny", REGISTRY, cache=here, open_source=Sources()).read_bytes() == CONTENT
-    assert cached(MODEL, here) == here / "models" / "tiny-q4.gguf"
-
-
 def test_the_next_source_is_tried(here: Path) -> None:
-    sources = Sources("first")
-    assert resolve("tiny", REGISTRY, cache=here, open_source=sources).read_bytes() == CONTENT
+    sources, said = Sources("first"), list[str]()
+    assert Store(REGISTRY, here, open_source=sources).fetch("tiny", say=said.append).read_bytes() == CONTENT
     assert sources.asked == ["first", "second"]
+    assert said[1] == "Not from the first one: first is shut." and len(said) == 3
 
 
 def test_when_every_source_fails_each_says_why_and_it_can_be_tried_again(here: Path) -> None:
     with pytest.raises(SourceError) as caught:
-        resolve("tiny", REGISTRY, cache=here, open_source=Sources("first", "second"))
+        Store(REGISTRY, here, open_source=Sources("first", "second")).fetch("tiny")
     assert str(caught.value) == (
         "tiny could not be fetched from the first one: first is shut; from the second one: second is shut."
     )
-    assert resolve("tiny", REGISTRY, cache=here, open_source=Sources()).exists()
+    assert Store(REGISTRY, here, open_source=Sources()).fetch("tiny").exists()
 
 
 def test_the_cache_folder_comes_from_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESPEC_CACHE", "~/kept")
-    assert resolve("tiny", REGISTRY, open_source=Sources()) == here / "kept" / "models" / "tiny-q4.gguf"
+    assert Store(REGISTRY, open_source=Sources()).fetch("tiny") == here / "kept" / "models" / "tiny-q4.gguf"
     monkeypatch.setenv("EDGESPEC_CACHE", "")
     assert cache_folder().name == "edgespec"
 
@@ -130,7 +97,7 @@ def test_the_cache_folder_comes_from_the_environment(here: Path, monkeypatch: py
 def test_a_cache_that_cannot_be_written(here: Path) -> None:
     (here / "file").touch()
     with pytest.raises(SourceError, match=r"could not be written to .*set EDGESPEC_CACHE"):
-        resolve("tiny", REGISTRY, cache=here / "file", open_source=Sources())
+        Store(REGISTRY, here / "file", open_source=Sources()).fetch("tiny")
 
 
 def test_the_second_of_two_waits_and_finds_it_there(here: Path) -> None:
@@ -141,7 +108,7 @@ def test_the_second_of_two_waits_and_finds_it_there(here: Path) -> None:
         assert waiting.wait(30)
 
     first, second = Sources(act=hold), Sources()
-    thread = threading.Thread(target=resolve, args=("tiny", REGISTRY), kwargs={"cache": here, "open_source": first})
+    thread = threading.Thread(target=Store(REGISTRY, here, open_source=first).fetch, args=("tiny",))
     thread.start()
     assert fetching.wait(30)
     said: list[str] = []
@@ -150,7 +117,7 @@ def test_the_second_of_two_waits_and_finds_it_there(here: Path) -> None:
         said.append(sentence)
         waiting.set()
 
-    found = resolve("tiny", REGISTRY, cache=here, open_source=second, say=say)
+    found = Store(REGISTRY, here, open_source=second).fetch("tiny", say=say)
     thread.join()
     assert found.read_bytes() == CONTENT
     assert said == ["tiny is being fetched already: waiting for it."]
@@ -165,7 +132,7 @@ def test_waiting_can_be_ended(here: Path) -> None:
 
     def second() -> None:
         try:
-            resolve("tiny", REGISTRY, cache=here, open_source=Sources(), progress=cancel)
+            Store(REGISTRY, here, open_source=Sources()).fetch("tiny", progress=cancel)
         except EdgespecError as error:
             ended.append(type(error))
 
@@ -174,5 +141,45 @@ def test_waiting_can_be_ended(here: Path) -> None:
         thread.start()
         thread.join(30)
 
-    resolve("tiny", REGISTRY, cache=here, open_source=Sources(act=act))
+    Store(REGISTRY, here, open_source=Sources(act=act)).fetch("tiny")
     assert ended == [LoadCancelled]
+
+
+def test_what_is_here_is_found_without_asking(here: Path) -> None:
+    asked = Sources()
+    store = Store(REGISTRY, here, offline=True, open_source=asked)
+    assert store.find("tiny") == ()
+    with pytest.raises(SourceError, match="tiny is not on this machine: leave out --offline"):
+        store.fetch("tiny")
+    file = Store(REGISTRY, here, open_source=Sources()).fetch("tiny")
+    assert store.find("tiny") == (file,) and store.fetch("tiny") == file
+    assert store.remove("tiny") == len(CONTENT) and store.find("tiny") == () and not asked.asked
+
+
+def test_a_reference_to_the_hub_is_fetched_from_there(here: Path) -> None:
+    opened: list[SourceEntry] = []
+
+    def failing(entry: SourceEntry) -> Source:
+        opened.append(entry)
+        return Sources("first")(FIRST)
+
+    for reference, more in [("acme/X:q8_0", "; and there is no file acme/X:q8_0 here"), ("hf:acme/X:q8_0", "")]:
+        with pytest.raises(SourceError) as caught:
+            Store(REGISTRY, here, open_source=failing).fetch(reference)
+        assert str(caught.value) == f"{reference} could not be fetched from the first one: first is shut{more}."
+        assert opened[-1] == HubEntry("acme/X", quant="q8_0")
+    with pytest.raises(UsageError, match="names no file on the hub"):
+        Store(REGISTRY, here).fetch("hf:acme")
+
+
+def test_a_models_own_path_comes_from_the_person(here: Path) -> None:
+    model = ModelEntry("mine", (PathEntry("~/mine.gguf"),))
+    store = Store(Registry({"mine": model}, {}), here, open_source=open_source)
+    with pytest.raises(SourceError, match=r"mine could not be fetched from .*mine\.gguf: there is no such file\."):
+        store.fetch("mine")
+    (here / "mine.gguf").touch()
+    assert store.fetch("mine") == here / "mine.gguf"
+    for reference in ("mine", "mine.gguf"):
+        with pytest.raises(SourceError, match="is a file of yours"):
+            store.remove(reference)
+    assert (here / "mine.gguf").exists()
