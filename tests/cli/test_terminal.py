@@ -82,6 +82,18 @@ class Person:
     def types(self, keys: str) -> None:
         os.write(self._screen, keys.encode())
 
+    def interrupts(self, until: str) -> None:
+        """Ctrl-C at a prompt, and again where nothing comes of it.
+
+        Python waits for a key in a call that a signal ends, but not one that falls just before it: then the prompt is
+        there and Ctrl-C waits for the next key, as any Python program has it.
+        """
+        while until not in self.seen:
+            self.types("\x03")
+            if select.select([self._screen], [], [], 2)[0]:
+                assert self._looks(), f"{until!r} never came; what came: {self.seen!r}"
+        self.waits_for(until)
+
     def leaves(self) -> int:
         """Ctrl-D at the next prompt; the exit code."""
         self.waits_for("> ")
@@ -141,13 +153,11 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave() -> None:
         person.waits_for("> ")
         person.types("half a li")
         person.waits_for("half a li")
-        person.types("\x03")
-        person.waits_for("Ctrl-D or /quit leaves.")
+        person.interrupts(until="Ctrl-D or /quit leaves.")
         person.waits_for("> ")
         person.types('"""\n')
         person.waits_for("... ")
-        person.types("\x03")
-        person.waits_for("leaves.")
+        person.interrupts(until="Ctrl-D or /quit leaves.")
         person.waits_for("> ")
         person.types("one\n")
         person.waits_for("6 tokens, 0 of them cached")
