@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any
 from edgespec import errors, events
 
 if TYPE_CHECKING:
+    from edgespec.chat import Conversation
     from edgespec.engine import Engine
     from edgespec.loading import load
 
 __version__ = "0.1.0"
 
-__all__ = ["Engine", "errors", "events", "load"]
+__all__ = ["Conversation", "Engine", "errors", "events", "load"]
+
+_HOMES = {"Conversation": "edgespec.chat", "Engine": "edgespec.engine", "load": "edgespec.loading"}
 
 
 def __getattr__(name: str) -> Any:
-    """`load` and `Engine` are imported when first used, so that `import edgespec` costs nothing."""
-    if name == "load":
-        from edgespec.loading import load
+    """The heavier names are imported when first used, so that `import edgespec` costs nothing."""
+    if name in _HOMES:
+        from importlib import import_module
 
-        return load
-    if name == "Engine":
-        from edgespec.engine import Engine
-
-        return Engine
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -109,8 +109,8 @@ class Stats:
 class Done:
     """The answer, whole. The end token is in neither `tokens` nor `text`.
 
-    `raw` is the text as the model wrote it, thoughts with their tags included: what a conversation's history keeps, so
-    that the template can strip what it strips.
+    `raw` is the text as the model wrote it, thoughts with their tags included (and closed, where the answer ended in
+    one): what a conversation's history keeps, so that the template can strip what it strips.
     """
 
     text: str

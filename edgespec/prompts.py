@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from edgespec.events import Done, Event, Notice, Text
-from edgespec.protocols import ChatTemplate, Message, Vocabulary
+from edgespec.protocols import THOUGHT_ENDS, THOUGHT_OPENS, ChatTemplate, Message, Vocabulary
 from edgespec.settings import ThinkChoice
-from edgespec.text import THOUGHT_OPENS, ThoughtText
+from edgespec.thoughts import ThoughtText
 
 THINK = {"auto": None, "on": True, "off": False}
 
@@ -75,7 +75,9 @@ class ChatPrompts:
                     thought, text = parts.finish()
                     if thought or text:
                         yield Text(text, (), "", thought)
-                    event = replace(event, text=said + text, thought=thoughts + thought)
+                    # A thought that was cut off is closed: a template strips no other from the history.
+                    raw = event.raw + (THOUGHT_ENDS if parts.open else "")
+                    event = replace(event, text=said + text, thought=thoughts + thought, raw=raw)
             yield event
 
     def _continued(self, text: str) -> ChatPrompt | None:

@@ -101,6 +101,10 @@ class TextStream(Protocol):
         """Return what was withheld, at the end of the answer."""
 
 
+THOUGHT_OPENS, THOUGHT_ENDS = "<think>", "</think>"
+"""What thinking models write around their thoughts."""
+
+
 class ChatTemplate(Protocol):
     """The model's own way of writing a conversation."""
 

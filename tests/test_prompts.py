@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgespec.chat import Conversation
 from edgespec.events import Done, Notice, Text
 from tests.support.fakes import ChatWords, WordVocabulary
 from tests.support.talk import GREEDY, THOUGHTS, WORDS, Talk, Thinking, finish, thinking
@@ -206,6 +207,16 @@ def test_thoughts_without_an_end_are_thoughts() -> None:
     talk = thinking(THOUGHTS, template=Thinking())
     done = talk.ask("one", max_tokens=4)
     assert (done.thought, done.text) == ("Hm, well.\n\n</", "") and done.finish_reason == "length"
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_thought_that_was_cut_off_does_not_stay_in_the_history(opens: bool) -> None:
+    talk = thinking(THOUGHTS[2:] if opens else THOUGHTS, [b"bye"], template=Thinking(opens=opens))
+    conversation = Conversation(talk.engine)
+    done = finish(conversation.ask("one", max_tokens=2, **GREEDY))
+    assert done.thought and not done.text and done.raw.endswith("</think>")
+    finish(conversation.ask("two", max_tokens=1, **GREEDY))
+    assert talk.prompt().startswith("<u>one<e><a><e><u>two<e><a>")
 
 
 def test_a_stop_string_works_on_the_raw_text() -> None:

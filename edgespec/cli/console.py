@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """Says on stderr what is going on: one line that is rewritten on a terminal, a line for each stage elsewhere."""
+    """Says on stderr what is going on: one line that is rewritten on a terminal, a line for each stage elsewhere.
+
+    Leaving it takes the progress line away, however that comes.
+    """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self._quiet = quiet
@@ -42,6 +45,12 @@ class Console:
             logger.addHandler(handler)
             logger.setLevel(logging.DEBUG)
             logging.getLogger("edgespec.llama").setLevel(logging.INFO)  # its debug lines are thousands
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def tell(self, event: Loading | Notice) -> None:
         if isinstance(event, Notice):

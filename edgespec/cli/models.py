@@ -21,20 +21,25 @@ HERE = {"yes": "yes", "part": "in part", "no": "no"}
 FITS = {"gpu": "on the GPU", "yes": "yes", "no": "no", "unknown": "?"}
 
 
-@click.group("models", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """The models known by name: list, pull, show and remove them.
+class Listing(click.Group):
+    """A group that lists where no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+
+@click.group("models", cls=Listing)
+def command() -> None:
+    """The models known by name: list, pull, show and remove them; list, where nothing else is said.
 
     A file models.toml of your own adds pairs and models; `edgespec models list` says where it belongs.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
 
 
 @command.command("list")
 @options(JSON, OUTPUT)
-def list_(as_json: bool = False, quiet: bool = False, **_: Any) -> None:
+def list_(as_json: bool, quiet: bool, **_: Any) -> None:
     """The pairs: their size, whether they are on this machine, whether they fit it, and their licence."""
     from edgespec.folders import config_folder
     from edgespec.models.inventory import stock
@@ -74,17 +79,16 @@ def pull(references: tuple[str, ...], verbose: bool, quiet: bool, offline: bool)
     from edgespec.cli.console import Console
     from edgespec.events import Loading
 
-    store, console = _store(offline), Console(quiet=quiet, verbose=verbose)
-    for reference in _each_model(store, references):
+    store = _store(offline)
+    with Console(quiet=quiet, verbose=verbose) as console:
+        for reference in _each_model(store, references):
 
-        def progress(done: int, total: int, name: str = reference) -> None:
-            console.tell(Loading(f"fetching {name}", done / total if total else 0.0, total or None))
+            def progress(done: int, total: int, name: str = reference) -> None:
+                console.tell(Loading(f"fetching {name}", done / total if total else 0.0, total or None))
 
-        try:
             path = store.fetch(reference, progress, console.say)
-        finally:
             console.clear()
-        click.echo(path)
+            click.echo(path)
 
 
 @command.command("show")
@@ -116,25 +120,29 @@ def show(name: str, as_json: bool, **_: Any) -> None:
 @command.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @options(OUTPUT)
-def remove(names: tuple[str, ...], quiet: bool, **_: Any) -> None:
+def remove(names: tuple[str, ...], verbose: bool, quiet: bool) -> None:
     """Delete pairs or models from this machine.
 
     A draft that another pair on this machine uses stays. Files on the hub's cache are shared with other programs, which
     will miss them, too.
     """
+    from edgespec.cli.console import Console
     from edgespec.errors import ModelNotFound
     from edgespec.models.inventory import holding, removable
 
-    store = _store()
+    store, console = _store(), Console(quiet=quiet, verbose=verbose)
     for name in names:
         pair = store.registry.pairs.get(name)
         gone, stay = removable(store, pair) if pair else ([holding(store, name)], [])
         freed = sum(store.remove(held.reference) for held in gone)
-        if not freed and not stay:
+        kept = " and ".join(held.reference for held in stay)
+        if freed:
+            more = f"; {kept} stays, for other pairs" if kept else ""
+            console.say(f"Removed {name}: {_gigabytes(freed)} are free again{more}.")
+        elif kept:
+            console.say(f"Nothing of {name} was removed: other pairs use {kept}.")
+        else:
             raise ModelNotFound(f"{name} is not on this machine: there is nothing to remove.")
-        if not quiet:
-            kept = f"; {' and '.join(held.reference for held in stay)} stays, for other pairs" if stay else ""
-            click.echo(f"Removed {name}: {_gigabytes(freed)} are free again{kept}.", err=True)
 
 
 def _store(offline: bool = False) -> Store:

@@ -34,8 +34,10 @@ def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: 
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise UsageError("The prompt is empty: say something.")
-    console = Console(quiet=quiet, verbose=verbose)
-    with load(on_event=console.tell, **given(context, MODELS, ANSWER)) as engine:
+    with (
+        Console(quiet=quiet, verbose=verbose) as console,
+        load(on_event=console.tell, **given(context, MODELS, ANSWER)) as engine,
+    ):
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages.append({"role": "user", "content": text})
         done = show(engine, engine.complete(text) if raw else engine.chat(messages), console, as_json=as_json)

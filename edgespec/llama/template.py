@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from edgespec.errors import EdgespecError, ModelError, NoChatTemplate
 from edgespec.llama.library import library
 from edgespec.llama.model import Model
-from edgespec.protocols import Message
-from edgespec.text import THOUGHT_ENDS, THOUGHT_OPENS
+from edgespec.protocols import THOUGHT_ENDS, THOUGHT_OPENS, Message
 
 THINK_SWITCHES = frozenset({"enable_thinking", "thinking"})
 """What templates call the variable that turns thinking on or off (Qwen3 and most others; DeepSeek-V3.1, Granite)."""

@@ -89,10 +89,11 @@ def stock(store: Store, pair: Pair) -> Stock:
 
 
 def removable(store: Store, pair: Pair) -> tuple[list[Holding], list[Holding]]:
-    """The models of a pair that can go, and those that must stay because another pair on this machine uses them."""
-    others = [stock(store, other) for other in store.registry.pairs.values() if other.name != pair.name]
-    needed = {held.reference for other in others if other.target.here for held in (other.target, *other.drafts)}
+    """The models of a pair that can go, and those that stay because a pair with another target on this machine uses
+    them."""
     own = stock(store, pair)
+    others = [stock(store, other) for other in store.registry.pairs.values() if other.target != pair.target]
+    needed = {held.reference for other in others if other.target.here for held in (other.target, *other.drafts)}
     held = [own.target, *own.drafts]
     return [h for h in held if h.reference not in needed], [h for h in held if h.reference in needed and h.here]
 

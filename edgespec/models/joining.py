@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from edgespec.errors import SourceError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says when there is no room for more."""
 
 _BLOCK = 1 << 20
 

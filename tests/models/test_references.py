@@ -20,6 +20,7 @@ FILE = "q4/x-q4_k_m.gguf"
         (f"acme/X/{FILE}", HubEntry("acme/X", FILE)),
         (f"acme/X/resolve/main/{FILE}?download=true", HubEntry("acme/X", FILE)),
         (f"acme/X/blob/v2/{FILE}", HubEntry("acme/X", FILE, revision="v2")),
+        ("acme/X/resolve/../x.gguf", HubEntry("acme/X", "resolve/../x.gguf")),
         ("acme", None),
         ("acme/", None),
         ("a/b/c", None),

@@ -175,11 +175,22 @@ def test_a_reference_to_the_hub_is_fetched_from_there(here: Path) -> None:
 def test_a_models_own_path_comes_from_the_person(here: Path) -> None:
     model = ModelEntry("mine", (PathEntry("~/mine.gguf"),))
     store = Store(Registry({"mine": model}, {}), here, open_source=open_source)
+    assert store.remove("mine") == 0
     with pytest.raises(SourceError, match=r"mine could not be fetched from .*mine\.gguf: there is no such file\."):
         store.fetch("mine")
     (here / "mine.gguf").touch()
     assert store.fetch("mine") == here / "mine.gguf"
     for reference in ("mine", "mine.gguf"):
-        with pytest.raises(SourceError, match="is a file of yours"):
+        with pytest.raises(SourceError, match=r"is a file of yours: .*\.$"):
             store.remove(reference)
     assert (here / "mine.gguf").exists()
+
+
+def test_a_path_that_leads_nowhere_does_not_keep_the_rest(here: Path) -> None:
+    def opened(entry: SourceEntry) -> Source:
+        return open_source(entry) if isinstance(entry, PathEntry) else Sources()(entry)
+
+    model = ModelEntry("mine", (PathEntry("~/mine.gguf"), FIRST), "mine.gguf")
+    store = Store(Registry({"mine": model}, {}), here, open_source=opened)
+    store.fetch("mine")
+    assert store.remove("mine") == len(CONTENT) and store.find("mine") == ()

@@ -34,8 +34,10 @@ def command(file: Any, system: str | None, as_json: bool, verbose: bool, quiet: 
     source = file or sys.stdin
     if source is None:
         raise UsageError("There is no input to take messages from: pipe them in, or give --file.")
-    console = Console(quiet=quiet, verbose=verbose)
-    with load(on_event=console.tell, **given(context, MODELS, ANSWER)) as engine:
+    with (
+        Console(quiet=quiet, verbose=verbose) as console,
+        load(on_event=console.tell, **given(context, MODELS, ANSWER)) as engine,
+    ):
         conversation = Conversation(engine, system)
         # Whether the model can chat, and takes a system message, should be said before anything is typed.
         engine.prompt_tokens([*conversation.messages, {"role": "user", "content": "Hello"}])

@@ -119,6 +119,11 @@ class HubCache:
             shutil.copyfile(blob, self.incomplete(file))
         os.replace(blob if new else self.incomplete(file), place)
 
+    def forget(self, file: HubFile) -> None:
+        """Take away a file that has just come, or what has come of it."""
+        for path in (self.place(file), self.blob(file), self.incomplete(file)):
+            path.unlink(missing_ok=True)
+
     def refer(self, commit: str) -> None:
         """Note that the revision is at `commit`."""
         if self._revision == commit:
@@ -157,7 +162,12 @@ class HubCache:
         return (path for path in _listed(self.folder / "blobs") if path.name.endswith(_INCOMPLETE) and _path_of(path))
 
     def _tidy(self) -> None:
-        """Take away links to nothing, empty folders, refs to snapshots that are gone, and what is left of the whole."""
+        """Take away links to nothing, empty folders, refs to snapshots that are gone, and what is left of the whole.
+
+        Not while another program fetches: it makes the folder and the ref before the file.
+        """
+        if any(path.name.endswith(_INCOMPLETE) for path in _listed(self.folder / "blobs")):
+            return
         for folder, _, names in os.walk(self._snapshots, topdown=False):
             for path in (Path(folder, name) for name in names):
                 if not path.exists():

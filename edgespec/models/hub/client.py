@@ -25,13 +25,14 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented 
 
 from edgespec import __version__
 from edgespec.models.hub.attended import Late, attended
-from edgespec.models.hub.cache import HubFile
+from edgespec.models.hub.cache import COMMIT, HubFile
 from edgespec.models.hub.failures import FAILURES, explain
 
 Result = TypeVar("Result")
 Tick = Callable[[], None]
 
 _THREAD = "edgespec-hub"
+_ETAG = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class HubClient:
@@ -80,7 +81,7 @@ class HubClient:
         info = HfApi(endpoint=constants.ENDPOINT, library_name="edgespec", library_version=__version__).model_info(
             self._repo, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
         )
-        if info.sha is None or info.siblings is None:
+        if info.sha is None or not COMMIT.fullmatch(info.sha) or info.siblings is None:
             raise FileMetadataError
         return info.sha, [sibling.rfilename for sibling in info.siblings]
 
@@ -93,9 +94,10 @@ class HubClient:
             library_version=__version__,
             endpoint=constants.ENDPOINT,
         )
-        if found.commit_hash is None or found.etag is None or found.size is None:
+        # They become names of files and folders, so that nothing may be said there that leads elsewhere.
+        if not COMMIT.fullmatch(found.commit_hash or "") or not _ETAG.fullmatch(found.etag or "") or found.size is None:
             raise FileMetadataError
-        return HubFile(path, found.commit_hash, found.etag, found.size)
+        return HubFile(path, str(found.commit_hash), str(found.etag), found.size)
 
     def _blocks(self, file: HubFile, start: int) -> Iterator[tuple[int, bytes]]:
         # Asked anew each time: the address that the hub leads to is good for some minutes only. On the way to another

@@ -40,8 +40,8 @@ class FileNotThere(SourceError):
 
 def explain(error: Exception, repo: str) -> SourceError:
     """What happened and what to do about it, as a clause."""
-    host = urlsplit(constants.ENDPOINT).netloc or constants.ENDPOINT
-    page = f"{constants.ENDPOINT}/{repo}"
+    host = _host()
+    page = f"{urlsplit(constants.ENDPOINT).scheme}://{host}/{repo}"
     match error:
         case OfflineModeIsEnabled():
             return SourceError("HF_HUB_OFFLINE forbids to ask the hub; unset it to fetch the model")
@@ -85,6 +85,11 @@ def explain(error: Exception, repo: str) -> SourceError:
         case _:
             # An address that is none in HF_ENDPOINT or a proxy's variable, for one, or an answer that cannot be read.
             return SourceError(f"the hub cannot be asked ({_said(error)}); check HF_ENDPOINT and the proxy's settings")
+
+
+def _host() -> str:
+    """Where the hub is, without a name and password that may stand in its address."""
+    return urlsplit(constants.ENDPOINT).netloc.rpartition("@")[2] or "HF_ENDPOINT"
 
 
 def _no_repository(repo: str) -> SourceError:

@@ -10,7 +10,7 @@ Model = tuple[str, ...]
 """The paths of a model's parts in its repository, in order; most models have one."""
 
 DEFAULTS = ("Q4_K_M", "Q8_0")
-"""What is looked for where no quant is asked for, as llama.cpp does, before any model at all."""
+"""What is looked for where no quant is asked for, as llama.cpp does; the hub may have others only."""
 
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL | re.IGNORECASE)
 _BESIDE = re.compile(r"mmproj|imatrix|mtp-|eagle3-|dflash-|dspark-")
@@ -35,10 +35,11 @@ def models(names: Iterable[str]) -> list[Model]:
     return list(dict.fromkeys(parts(name) for name in found if not _BESIDE.search(PurePosixPath(name).name)))
 
 
-def choose(among: list[Model], quant: str | None) -> Model:
+def choose(among: list[Model], quant: str | None, settle: bool = False) -> Model:
     """The model that a person means by a quant: its file's name, or else its folder's, holds it as a word of its own.
 
-    Case does not count. Without a quant: one in a default quant, or else the first. Nothing where there is none.
+    Case does not count. Without a quant: one in a default quant, or else, to `settle` for what there is, the first.
+    Nothing where there is none.
     """
     for wanted in DEFAULTS if quant is None else (quant,):
         word = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9_])", re.IGNORECASE)
@@ -46,7 +47,7 @@ def choose(among: list[Model], quant: str | None) -> Model:
         # The shortest says the least else besides.
         if fits := named or [model for model in among if word.search(str(PurePosixPath(model[0]).parent))]:
             return min(fits, key=lambda model: len(model[0]))
-    return among[0] if among and quant is None else ()
+    return among[0] if among and quant is None and settle else ()
 
 
 def quants(among: list[Model]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -20,13 +19,13 @@ from edgespec.models.hub.attended import LOOK, paused
 from edgespec.models.hub.cache import HubCache, HubFile
 from edgespec.models.hub.partial import Partial
 from edgespec.models.hub.quants import Model, choose, is_inside, models, parts, quants
+from edgespec.models.joining import FULL
 
 if TYPE_CHECKING:
     from edgespec.models.hub.client import HubClient
     from edgespec.models.sources import Progress, Say
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The hub's plain download ends here.
 _MOST = 50_000_000_000
 # So often it is tried to go on after a connection broke, if nothing came in between, after so many seconds.
@@ -69,25 +68,38 @@ class HubSource:
         meter = _Meter(progress, model.size or 0)
         client = HubClient(self._entry.repo, meter.tick)
         files = self._described(client, model)
-        total = sum(file.size for file in files)
+        begun: list[HubFile] = []
         try:
             self._cache.prepare()
-            here = sum(self._here(file) for file in files)
-            self._check_room(total - here)
-            if here:
-                say(f"Going on with {model.name}: {here / 1e6:,.0f} of {total / 1e6:,.0f} MB are here already.")
-            meter.begin(here, total)
-            for file in files:
-                with self._locked(file, meter, say):
-                    self._bring(client, file, meter, model.sha256 if len(files) == 1 else None)
-                meter.passed(file.size)
-            self._cache.refer(files[0].commit)
+            self._bring_all(client, model, files, meter, say, begun)
         except OSError as error:
-            if error.errno in _FULL:
-                self.remove(model, destination)
-            raise SourceError(self._unwritten(error, total)) from error
-        meter.tick()
+            if error.errno in FULL:
+                for file in begun:
+                    self._cache.forget(file)
+            raise SourceError(self._unwritten(error, sum(file.size for file in files))) from error
+        except _FromOutside as outside:
+            raise outside.error from None
         return tuple(self._cache.place(file) for file in files)
+
+    def _bring_all(
+        self, client: HubClient, model: ModelEntry, files: list[HubFile], meter: _Meter, say: Say, begun: list[HubFile]
+    ) -> None:
+        """Have all files in the cache; `begun` lists those of which anything was written."""
+        total, here = sum(file.size for file in files), sum(self._here(file) for file in files)
+        self._check_room(total - here)
+        if here:
+            say(f"Going on with {model.name}: {here / 1e6:,.0f} of {total / 1e6:,.0f} MB are here already.")
+        meter.begin(here, total)
+        for file in files:
+            with self._locked(file, meter, say):
+                new = not self._cache.holds(file)
+                if new:
+                    begun.append(file)
+                    self._bring(client, file, meter, model.sha256 if len(files) == 1 else None)
+                self._cache.link(file, new)
+            meter.passed(file.size)
+        self._cache.refer(files[0].commit)
+        meter.tick()
 
     def remove(self, model: ModelEntry, destination: Path) -> int:
         """See `Source.remove`."""
@@ -95,11 +107,11 @@ class HubSource:
         freed = sum(self._cache.delete(self._named(self._cache.whole(snapshot)), [snapshot]) for snapshot in snapshots)
         return freed + self._cache.delete(self._named(self._cache.broken_off()), snapshots)
 
-    def _named(self, among: list[Model]) -> Model:
+    def _named(self, among: list[Model], settle: bool = False) -> Model:
         """The one among these models that the entry means; a file's name speaks for itself."""
         file = self._entry.file
         if file is None:
-            return choose(among, self._entry.quant)
+            return choose(among, self._entry.quant, settle)
         return parts(file) if is_inside(file) else ()
 
     def _described(self, client: HubClient, model: ModelEntry) -> list[HubFile]:
@@ -110,7 +122,7 @@ class HubSource:
         names: list[str] = []
         if self._entry.file is None:
             at, names = client.names(at)
-        chosen = self._named(models(names))
+        chosen = self._named(models(names), settle=True)
         if not chosen:
             raise SourceError(self._nothing_to_choose(names))
         files: list[HubFile] = []
@@ -162,7 +174,7 @@ class HubSource:
             )
 
     def _unwritten(self, error: OSError, total: int) -> str:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             return (
                 f"it needs {total / 1e9:.1f} GB in {self._cache.root}, which is full, so what came was removed; make "
                 "room, or set HF_HUB_CACHE to a folder that has it"
@@ -189,13 +201,10 @@ class HubSource:
             yield
 
     def _bring(self, client: HubClient, file: HubFile, meter: _Meter, sha256: str | None) -> None:
-        """Have a file's content in the cache, and link it."""
-        new = not self._cache.holds(file)
-        if new:
-            with Partial(self._cache.incomplete(file), file.size, lambda: meter.at(0)) as partial:
-                _complete(partial, client, file, meter)
-                partial.finish(self._cache.blob(file), file.etag if _SHA256.fullmatch(file.etag) else sha256)
-        self._cache.link(file, new)
+        """Have a file's content in the cache."""
+        with Partial(self._cache.incomplete(file), file.size, lambda: meter.at(0)) as partial:
+            _complete(partial, client, file, meter)
+            partial.finish(self._cache.blob(file), file.etag if _SHA256.fullmatch(file.etag) else sha256)
 
 
 def _complete(partial: Partial, client: HubClient, file: HubFile, meter: _Meter) -> None:
@@ -216,6 +225,14 @@ def _complete(partial: Partial, client: HubClient, file: HubFile, meter: _Meter)
             if in_vain == _TRIES:
                 raise SourceError(f"{error}, and it goes on from there" if partial.size else str(error)) from error
             paused(_PAUSE, meter.tick)
+
+
+class _FromOutside(Exception):
+    """An error of those who are told about the progress."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Meter:
@@ -244,7 +261,10 @@ class _Meter:
 
     def tick(self) -> None:
         self._last = time.monotonic()
-        self._progress(self._shown, self._total)
+        try:
+            self._progress(self._shown, self._total)
+        except OSError as error:  # the cache's own are made sentences; this is none of them
+            raise _FromOutside(error) from error
 
 
 def _is_promised(model: ModelEntry, size: int, etag: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from huggingface_hub import constants
 from edgespec.errors import SourceError
 from edgespec.models.entries import HubEntry
 from edgespec.models.hub import source as room
+from edgespec.models.hub.partial import Partial
 from tests.models.hub.conftest import REPO, Bench
 from tests.models.hub.server import COMMIT
 from tests.models.hub.test_source import CONTENT, FILES, MODEL, OTHER, PARTS, SPLIT, Enough, break_off, sha256
@@ -132,3 +134,28 @@ def test_a_cache_that_cannot_be_written(bench: Bench) -> None:
     bench.cache.write_text("a file")
     with pytest.raises(SourceError, match=r"cache cannot be written \(.*\); set HF_HUB_CACHE to a folder that can$"):
         bench.fetch(MODEL)
+
+
+def test_a_full_disk_costs_nothing_that_was_there_before(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.hub.add(REPO, FILES)
+    bench.fetch(SPLIT)
+    kept = bench.left()
+
+    def full(self: Partial, at: int, block: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Partial, "append", full)
+    with pytest.raises(SourceError, match="which is full, so what came was removed"):
+        bench.fetch(MODEL)
+    assert bench.left() == kept and bench.find(SPLIT)
+
+
+def test_an_error_of_who_is_told_is_no_error_of_the_cache(bench: Bench) -> None:
+    bench.hub.add(REPO, FILES)
+
+    def gone(done: int, total: int) -> None:
+        if done:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        bench.fetch(MODEL, gone)

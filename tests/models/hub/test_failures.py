@@ -6,12 +6,16 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
+import httpx2
 import pytest
 from huggingface_hub import close_session, constants
 
 from edgespec.errors import SourceError
 from edgespec.models.entries import HubEntry
+from edgespec.models.hub import client
+from edgespec.models.hub.failures import explain
 from edgespec.models.registry import NOTHING
 from edgespec.models.store import Store
 from tests.models.hub.conftest import REPO, Bench
@@ -227,3 +231,20 @@ def _look_up(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def test_a_name_and_password_in_the_address_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://user:s3cret@127.0.0.1:9")
+    said = str(explain(httpx2.ConnectError("refused"), REPO))
+    assert "127.0.0.1:9" in said and "s3cret" not in said
+
+
+@pytest.mark.parametrize("header", [{"X-Repo-Commit": "../../x"}, {"ETag": '"../../x"', "X-Linked-Etag": '"../../x"'}])
+def test_what_would_lead_out_of_the_cache_is_refused(header: dict[str, str]) -> None:
+    found = SimpleNamespace(
+        commit_hash=header.get("X-Repo-Commit", "a" * 40), etag=header.get("ETag", "b" * 64).strip('"'), size=1
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "get_hf_file_metadata", lambda *args, **kwargs: found)
+        with pytest.raises(SourceError, match="is not the hub"):
+            client.HubClient(REPO, lambda: None).describe("x.gguf", "main")

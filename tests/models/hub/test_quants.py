@@ -49,8 +49,8 @@ def test_a_quant_is_a_whole_word_in_the_name_or_else_the_folder(quant: str | Non
 def test_without_a_quant_the_defaults_come_first_and_then_the_first() -> None:
     files = ["z-Q8_0.gguf", "a-Q2_K.gguf", "mmproj-a.gguf"]
     assert choose(models(files), None) == ("z-Q8_0.gguf",)
-    assert choose(models(files[1:]), None) == ("a-Q2_K.gguf",)
-    assert choose(models(files[2:]), None) == () == choose([], "Q8_0")
+    assert choose(models(files[1:]), None) == () and choose(models(files[1:]), None, settle=True) == ("a-Q2_K.gguf",)
+    assert choose(models(files[2:]), None, settle=True) == () == choose([], "Q8_0", settle=True)
 
 
 def test_a_split_model_has_all_its_parts_in_order() -> None:
