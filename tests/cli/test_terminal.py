@@ -238,7 +238,12 @@ def test_a_download_that_is_broken_off_gives_the_cursor_back(tmp_path: Path) -> 
         ours, theirs = pty.openpty()
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
         child = subprocess.Popen(
-            [sys.executable, "-c", code, *command], cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+            [sys.executable, "-c", code, *command],
+            cwd=ROOT,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
         )
         os.close(theirs)
         seen = Person(child, ours).rest()
