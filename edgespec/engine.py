@@ -17,8 +17,9 @@ from typing import Any
 
 from edgespec.answer import Answer
 from edgespec.cached import CachedModel
+from edgespec.control.mode import DraftMode
 from edgespec.drafters.crew import Crew
-from edgespec.errors import Closed, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
+from edgespec.errors import BadLogits, Closed, EngineBusy, Interrupted, NoChatTemplate, PromptTooLong, UsageError
 from edgespec.events import Event, Notice, Prefill, RoundDone, Text
 from edgespec.judge import Judge
 from edgespec.prompts import ChatPrompt, ChatPrompts
@@ -77,6 +78,7 @@ class Engine:
         self._defaults = defaults or Request()
         self._owned = owned or ExitStack()
         self._masked = masked
+        self._mode = DraftMode()
         self._widest = widest
         self._clock = clock
         self._away = 0.0  # seconds that consumers have spent between events
@@ -216,7 +218,7 @@ class Engine:
             reused=self._cached.reuse(prompt),
             limit=room if request.max_tokens is None else min(room, request.max_tokens),
             ends=self._ends,
-            judge=Judge(request, prompt, self._target.n_vocab, self._masked),
+            judge=Judge(request, prompt, self._target.n_vocab, self._masked, self._mode),
             text=self._text_stream(request.stop),
             crew=Crew(self._drafters, self._target.n_vocab, self._ends, self._clock),
         )
@@ -275,7 +277,11 @@ class Engine:
             pending = pending[size:]
         rows = self._cached.read([*pending, *draft.tokens], outputs=1 + len(draft.tokens))
         verify_seconds = self._clock() - before
-        verdict = answer.judge.verdict(draft, rows)
+        try:
+            verdict = answer.judge.verdict(draft, rows)
+        except BadLogits as error:
+            raise BadLogits(f"The output of {self.about.target or 'the target'} is not a number: fetch the file again, "
+                            "or make another build of llama.cpp.") from error  # fmt: skip
 
         decoded = len(answer.history)
         emitted = [*draft.tokens[: verdict.accepted], verdict.token]

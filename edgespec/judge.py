@@ -8,31 +8,48 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgespec import sampling, verify
+from edgespec.control.mode import DraftMode
+from edgespec.errors import UsageError
 from edgespec.protocols import Distribution, Draft, Logits
-from edgespec.settings import Request
+from edgespec.settings import Request, VerifyRule
 
 
 class Judge:
     """Binds sampling and verification to an answer: its settings, its seed, its history.
 
     `history` is the answer's own list, which grows as tokens are committed. `n_vocab` is the target's; ids beyond it
-    and those in `masked` are taken out of the draft's row before anything is drawn from it.
+    and those in `masked` are taken out of the draft's row before anything is drawn from it. `mode` remembers, from
+    answer to answer, which way of drafting the target accepts.
     """
 
-    def __init__(self, request: Request, history: Sequence[int], n_vocab: int, masked: frozenset[int]) -> None:
-        self.rule = request.rule
+    def __init__(
+        self,
+        request: Request,
+        history: Sequence[int],
+        n_vocab: int,
+        masked: frozenset[int],
+        mode: DraftMode | None = None,
+        stream: verify.Stream | None = None,
+    ) -> None:
+        if any(token >= n_vocab for token, _ in request.sampling.logit_bias):
+            raise UsageError(f"logit-bias names a token that this vocabulary of {n_vocab} tokens does not have.")
+        self.rule: VerifyRule = request.rule
         self.seed = secrets.randbits(32) if request.seed is None else request.seed
+        self._auto = request.verify == "auto"
         self._sampling = request.sampling
         self._history = history
         self._n_vocab = n_vocab
         self._masked = np.array(sorted(masked), np.int64)
-        self._rng = np.random.default_rng(self.seed)
+        self._mode = mode or DraftMode()
+        self._stream = stream or sampling.RandomStream(self.seed)
+        self._first: Distribution | None = None  # q of the draft's first token, also where it takes the argmax
 
     def choose(self, row: Logits, drafted: Sequence[int]) -> tuple[int, Distribution | None]:
         """The next token to propose from one row of a draft's logits, with its q.
 
-        Sampled from q for the `token` rule. For `match` it is what the target would draw if its logits were these: the
-        same noise for the same position makes equal draws likely (Gumbel coupling, Daliri et al., arXiv 2408.07978).
+        Either the argmax, or drawn: for `token` and `block` from q with fresh randomness; for `match` what the target
+        would draw if its logits were these, because the same noise for the same position makes equal draws likely
+        (Gumbel coupling, Daliri et al., arXiv 2408.07978). Which of the two was settled before the draft began.
         """
         row = row[: self._n_vocab]
         if len(self._masked):
@@ -42,27 +59,45 @@ class Judge:
         if self.rule == "argmax":
             return sampling.argmax(row, self._sampling, window), None
         q = sampling.distribution(row, self._sampling, window)
+        if not drafted:
+            self._first = q
+        if not self._mode.draws:
+            return q.mode, None
         if self.rule == "match":
             return sampling.keyed_draw(q, self.seed, len(self._history) + len(drafted)), None
-        return sampling.draw(q, self._rng), q
+        return self._stream.draw(q), q
 
     def verdict(self, draft: Draft, rows: Logits) -> verify.Verdict:
         """What the target's rows (len(draft.tokens) + 1, n_vocab) make of a draft."""
-
-        def window(i: int) -> Sequence[int]:
-            return self._window(draft.tokens[:i])
+        looked_at: list[Distribution] = []
 
         def p(i: int) -> Distribution:
-            return sampling.distribution(rows[i], self._sampling, window(i))
+            if i == len(looked_at):
+                looked_at.append(sampling.distribution(rows[i], self._sampling, self._window(draft.tokens[:i])))
+            return looked_at[i]
 
         def own(i: int) -> int:
             if self.rule == "argmax":
-                return sampling.argmax(rows[i], self._sampling, window(i))
+                return sampling.argmax(rows[i], self._sampling, self._window(draft.tokens[:i]))
             return sampling.keyed_draw(p(i), self.seed, len(self._history) + i)
 
-        if self.rule == "token":
-            return verify.token(draft, p, self._rng)
-        return verify.match(draft.tokens, own)
+        certain = all(q is None for q in draft.q)
+        if self.rule in ("argmax", "match") or (self._auto and certain):
+            verdict = verify.match(draft.tokens, own)
+        else:
+            verdict = (verify.block if self.rule == "block" else verify.token)(draft, p, self._stream)
+        if draft.tokens and self._first is not None:
+            self._learn(looked_at[0], self._first, draft.tokens[0] if verdict.accepted else verdict.token)
+        self._first = None
+        return verdict
+
+    def _learn(self, p: Distribution, q: Distribution, emitted: int) -> None:
+        """Tell how both ways of drafting would have fared with the draft's first token, whichever was used."""
+        if self.rule == "match":  # there is no quick formula, but what would have been drawn is known
+            drawn = float(sampling.keyed_draw(q, self.seed, len(self._history)) == emitted)
+        else:
+            drawn = verify.overlap(p, q)
+        self._mode.learn(drawn, p[q.mode])
 
     def _window(self, drafted: Sequence[int]) -> Sequence[int]:
         """The tokens that the penalties look at: the end of history and draft."""

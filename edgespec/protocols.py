@@ -29,6 +29,11 @@ class Distribution:
         at = int(self.tokens.searchsorted(token))
         return float(self.p[at]) if at < len(self.tokens) and self.tokens[at] == token else 0.0
 
+    @property
+    def mode(self) -> int:
+        """The most probable token, the lowest id on ties."""
+        return int(self.tokens[self.p.argmax()])
+
 
 class LanguageModel(Protocol):
     """A model with one cached sequence of tokens, addressed by position from 0."""

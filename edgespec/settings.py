@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from edgespec.errors import UsageError
 
 DrafterChoice = Literal["auto", "none", "model", "ngram"]
-VerifyChoice = Literal["auto", "match", "token"]
-VerifyRule = Literal["argmax", "match", "token"]
+VerifyChoice = Literal["auto", "match", "token", "block"]
+VerifyRule = Literal["argmax", "match", "token", "block"]
 ThinkChoice = Literal["auto", "on", "off"]
 
 DEFAULT_K = 4
@@ -21,12 +21,17 @@ def _demand(fine: bool, sentence: str) -> None:
         raise UsageError(sentence)
 
 
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    _demand(value in known, f"{name} must be one of {', '.join(known)}, not {value!r}.")
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How a token is drawn from logits: llama.cpp's filters, in its order, with its defaults (CONTRACT 4).
 
     temperature ≤ 0 is argmax; top_k ≤ 0, top_p 1, min_p 0, repeat_penalty 1 and penalties of 0 are off.
-    The penalties look at the last `repeat_last_n` tokens of prompt and answer (-1: all of them).
+    The penalties look at the last `repeat_last_n` tokens of prompt and answer (-1: all of them). `logit_bias` holds
+    pairs of a token and what is added to its logit; -inf forbids it. A mapping is taken, too.
     """
 
     temperature: float = 0.8
@@ -37,8 +42,14 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repeat_last_n: int = 64
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
+        bias = self.logit_bias
+        pairs = tuple(sorted((int(token), float(by)) for token, by in dict(bias).items()))
+        object.__setattr__(self, "logit_bias", pairs)  # one order, whatever it came as
+        _demand(all(token >= 0 for token, _ in pairs), "logit-bias must name tokens by ids of at least 0.")
+        _demand(all(by < float("inf") for _, by in pairs), "logit-bias must be below infinity, and a number.")
         _demand(self.temperature < float("inf"), f"temperature must be a finite number, not {self.temperature}.")
         _demand(0.0 < self.top_p <= 1.0, f"top-p must be above 0 and at most 1, not {self.top_p}.")
         _demand(0.0 <= self.min_p < 1.0, f"min-p must be at least 0 and below 1, not {self.min_p}.")
@@ -80,8 +91,8 @@ class Request:
             self.max_tokens is None or self.max_tokens >= 1, f"max-tokens must be at least 1, not {self.max_tokens}."
         )
         _demand(all(self.stop), "a stop string must not be empty.")
-        _demand(self.verify in ("auto", "match", "token"), f"verify must be auto, match or token, not {self.verify!r}.")
-        _demand(self.think in ("auto", "on", "off"), f"think must be auto, on or off, not {self.think!r}.")
+        _one_of("verify", self.verify, get_args(VerifyChoice))
+        _one_of("think", self.think, get_args(ThinkChoice))
 
     def having(self, **options: Any) -> Request:
         """This request with some options changed: its own fields, or those of `sampling`, by name."""
@@ -100,7 +111,7 @@ class Request:
         if self.sampling.greedy:
             return "argmax"
         if self.verify == "auto":
-            return "token" if self.seed is None else "match"
+            return "block" if self.seed is None else "match"
         return self.verify
 
 

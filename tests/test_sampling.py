@@ -171,5 +171,5 @@ def test_requests_that_cannot_be_are_refused(bad: dict) -> None:
 def test_auto_picks_the_rule() -> None:
     assert Request(sampling=Sampling(temperature=0.0), seed=1).rule == "argmax"
     assert Request(seed=1).rule == "match"
-    assert Request().rule == "token"
+    assert Request().rule == "block"
     assert Request(seed=1, verify="token").rule == "token"

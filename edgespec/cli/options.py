@@ -24,6 +24,19 @@ class AutoOrInt(click.ParamType):  # type: ignore[type-arg]
         return int(value)
 
 
+class Bias(click.ParamType):  # type: ignore[type-arg]
+    """`TOKEN=BIAS`: a token's id, and what is added to its logit."""
+
+    name = "token=bias"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        token, _, bias = str(value).partition("=")
+        try:
+            return int(token), float(bias)
+        except ValueError:
+            self.fail(f"{value!r} is not like 123=-1.5: the id of a token, and what is added to its logit.", param, ctx)
+
+
 class Words(click.types.StringParamType):
     """Text that may hold spaces, also where it comes from a variable and could be a list."""
 
@@ -69,11 +82,13 @@ ANSWER = (
     option("--repeat-penalty", help="Over 1: tokens of the last 64 become less probable.  [default: 1.0]", type=float),
     option("--presence-penalty", help="Taken off the logits of tokens seen.  [default: 0]", type=float),
     option("--frequency-penalty", help="Taken off for each time a token was seen.  [default: 0]", type=float),
+    option("--logit-bias", help="Add to the logit of a token by its id, like 123=-1.5; -inf forbids it; can be given "
+           "several times.", multiple=True, type=Bias()),
     option("--seed", help="Draw the same way again, whatever is drafted.  [default: drawn]", type=int),
     option("--max-tokens", help="End the answer after so many tokens.  [default: none]", type=int),
     option("--stop", help="End the answer before this text; can be given several times.", multiple=True, type=Words()),
-    option("--verify", help="The acceptance rule: match does not depend on what is drafted, token accepts more."
-            "  [default: auto]", type=click.Choice(["auto", "match", "token"])),
+    option("--verify", help="The acceptance rule: match does not depend on what is drafted, block accepts most."
+            "  [default: auto]", type=click.Choice(["auto", "match", "token", "block"])),
     option("--think", help="Whether a thinking model thinks before it answers; auto leaves it to the model."
            "  [default: auto]", type=click.Choice(["auto", "on", "off"])),
 )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgespec.events import Done
 from edgespec.llama import Context, Proof
-from edgespec.sampling import distribution, gumbel_noise
+from edgespec.sampling import distribution, exponential_noise
 from edgespec.settings import Sampling
 
 TIMES_NOISE = 6.0
@@ -39,7 +39,7 @@ def near_tie(
         raised[token] += band
         if distribution(raised, sampling)[token] == 0.0:
             return False  # not even noise brings it past the filters
-    noises = gumbel_noise(np.array([one, other]), seed, position)
+    noises = -np.log(exponential_noise(np.array([one, other]), seed, position))
     return bool(abs(row[one] - row[other] + sampling.temperature * (noises[0] - noises[1])) < band)
 
 
