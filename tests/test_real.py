@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 import edgespec
 from edgespec.chat import Conversation
@@ -18,8 +22,10 @@ from edgespec.engine import Engine
 from edgespec.errors import ModelError, ModelNotFound, NoChatTemplate, UsageError, VocabularyMismatch
 from edgespec.events import Done, Event, RoundDone, Text
 from edgespec.llama import Context, JinjaTemplate, Model, Proof, prove
+from edgespec.llama.library import library
 from edgespec.loading import STEADY_WIDTH
 from edgespec.protocols import Drafter
+from edgespec.sampling import distribution
 from edgespec.settings import ModelSettings, Request, Sampling
 from edgespec.text import StopText
 from tests.support.fakes import Scripted
@@ -278,3 +284,41 @@ def test_a_model_without_a_template_says_so(gemma_path: Path) -> None:
             pytest.skip("this file has a template")
         with pytest.raises(NoChatTemplate):
             engine.chat([{"role": "user", "content": "hi"}])
+
+
+@pytest.fixture(scope="module")
+def requantized(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2 in a coarser quant, by llama.cpp's own quantizer: a draft that mostly agrees."""
+    api, path = library().api, tmp_path_factory.mktemp("drafts") / "coarse.gguf"
+    params = api.llama_model_quantize_default_params()
+    params.ftype, params.allow_requantize, params.pure = api.LLAMA_FTYPE_MOSTLY_Q4_0, True, True
+    assert api.llama_model_quantize(str(smollm2_path).encode(), str(path).encode(), ctypes.byref(params)) == 0
+    return path
+
+
+@pytest.mark.parametrize("rule", ["auto", "match"])
+def test_a_real_pair_draws_from_the_target_s_law(smollm2: Bench, requantized: Path, rule: str) -> None:
+    """The second token after a fixed first, whose draft was drawn behind a drafted first: chi-square over 8 tokens."""
+    sampling = Sampling(temperature=1.0, top_k=8, top_p=1.0, min_p=0.0)
+    prompt = smollm2.model.vocabulary.tokenize("I like apples, pears", add_special=True)
+    first = int(row_after(smollm2.context, prompt).argmax())
+    engine = smollm2.engine(ModelDrafter(smollm2.second(requantized), smollm2.model.vocabulary.end_tokens), k=3)
+    seen: Counter[int] = Counter()
+    drafted = accepted = 0
+    for seed in range(300):
+        how = {} if rule == "auto" else {"seed": seed, "verify": rule}
+        *_, done = engine.generate(prompt, sampling=sampling, max_tokens=2, **how)
+        assert isinstance(done, Done)
+        drafted, accepted = drafted + done.stats.drafted, accepted + done.stats.accepted
+        if done.tokens[0] == first:
+            seen[done.tokens[1]] += 1
+    p = distribution(row_after(smollm2.context, [*prompt, first]), sampling)
+    assert sum(seen.values()) > 100 and 0.2 < accepted / drafted < 0.99
+    assert set(seen) <= {int(token) for token in p.tokens}
+    expected = p.p * sum(seen.values())
+    common = expected >= 5
+    counts = np.array([seen[int(token)] for token in p.tokens])
+    observed, right = [*counts[common], counts[~common].sum()], [*expected[common], expected[~common].sum()]
+    if right[-1] == 0.0:
+        observed, right = observed[:-1], right[:-1]
+    assert chisquare(observed, right).pvalue > 1e-3
