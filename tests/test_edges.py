@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
+import numpy as np
 import pytest
 
 from edgespec.control.fixed import FixedPolicy
@@ -12,8 +13,8 @@ from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine
 from edgespec.errors import PromptTooLong
-from edgespec.events import Done, RoundDone
-from edgespec.protocols import Drafter
+from edgespec.events import Done, Notice, RoundDone
+from edgespec.protocols import Distribution, Drafter
 from edgespec.settings import Request, Sampling
 from edgespec.text import StopText
 from tests.support.fakes import FakeModel, FakeVocabulary, Scripted, hashed_table, scripts
@@ -97,3 +98,13 @@ def test_history_may_be_regenerated_edited_and_cut() -> None:
             assert events[-1].tokens == fresh.tokens, name  # type: ignore[union-attr]
             assert target.tokens == [*turn, *fresh.tokens][: len(target.tokens)]
             assert sum(event.round.emitted for event in events if isinstance(event, RoundDone)) == 9
+
+
+def test_a_token_that_its_own_q_forbids_drops_the_drafter() -> None:
+    q = Distribution(np.array([3, 4]), np.array([0.5, 0.5]))
+    drafter = Scripted(lambda history, k: [5] * k, q=lambda token: q)
+    *events, done = engine(FakeModel(TABLE), drafter, 3).generate([1, 2], max_tokens=5, seed=1, verify="block")
+    assert isinstance(done, Done) and done.stats.drafted == 0 and done.completion_tokens == 5
+    assert [event.message for event in events if isinstance(event, Notice)] == [
+        "Drafting with scripted stopped for this answer: it proposed a token that its own q says is impossible."
+    ]
