@@ -20,7 +20,7 @@ from edgespec.events import Loading, Notice
 from edgespec.llama import Context, JinjaTemplate, Model, Proof, prove
 from edgespec.llama.library import library
 from edgespec.llama.proof import CHILD
-from edgespec.models.registry import Registry, default_pair_name, load_registry
+from edgespec.models.registry import Registry, load_registry, pair_to_use
 from edgespec.models.sources import open_source
 from edgespec.models.store import Store
 from edgespec.models.vocabulary import compare
@@ -140,7 +140,7 @@ def _names(
         return _Names(os.fspath(target), None if draft is None else os.fspath(draft), None)
     if pair is not None and pair.endswith(".gguf") and pair not in registry.pairs:
         raise UsageError(f"{pair} is a file and not the name of a pair: give it as the target.")
-    name = pair or os.environ.get("EDGESPEC_PAIR") or registry.default or default_pair_name(hardware.free_memory())
+    name = pair or pair_to_use(registry, hardware.free_memory())
     entry = registry.pair(name)
     if draft is not None:
         return _Names(entry.target, os.fspath(draft), name)
@@ -195,7 +195,10 @@ class _Preparation:
 
         model = Model.load(path, settings, extra_buffers=proof.extra_buffers, progress=progress)
         owned.callback(model.close)
-        return model, Context(model, settings), proof
+        context = Context(model, settings)
+        if context.n_ctx < settings.ctx != MODEL_DEFAULTS.ctx:
+            self.tell(Notice(f"{path.name} was made for a context of {context.n_ctx} tokens: it gets no more."))
+        return model, context, proof
 
     def _say(self, sentence: str) -> None:
         self.tell(Loading(sentence))

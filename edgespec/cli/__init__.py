@@ -34,7 +34,7 @@ class Program(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            click.echo("\nedgespec: interrupted; the next start goes on from what is kept.", err=True)
+            click.echo("\nedgespec: interrupted.", err=True)
             ctx.exit(INTERRUPTED)
         except Exception as error:
             complain(ctx, error)

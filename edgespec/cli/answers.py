@@ -20,7 +20,7 @@ def show(
     engine: Engine, events: Iterator[Event], console: Console, *, as_json: bool = False, prompt_figures: bool = False
 ) -> Done | None:
     """Show an answer as it comes, which Ctrl-C can end, and a line of statistics. `Done` is returned when it came."""
-    done, ended = None, "\n"
+    done, ended, details = None, "\n", list[str]()
     try:
         for event in cancellable(engine, events):
             if isinstance(event, Prefill):
@@ -30,7 +30,7 @@ def show(
             elif isinstance(event, Notice):
                 console.say(event.message)
             elif isinstance(event, RoundDone):
-                console.detail(detail(event.round))
+                details.append(detail(event.round))  # shown afterwards: they would tear the text apart
             elif isinstance(event, Text) and not as_json:
                 console.clear()
                 console.think(event.thought)
@@ -45,6 +45,8 @@ def show(
         console.stop_thinking()
         if ended != "\n":
             click.echo()
+    for line in details:
+        console.detail(line)
     if done is not None:
         if as_json:
             click.echo(json.dumps(report(done, engine.about), ensure_ascii=False))

@@ -31,8 +31,9 @@ class Listing(click.Group):
 
 @click.group("models", cls=Listing)
 def command() -> None:
-    """The models known by name: list, pull, show and remove them; list, where nothing else is said.
+    """List, pull, show and remove models.
 
+    Without a command they are listed.
     A file models.toml of your own adds pairs and models; `edgespec models list` says where it belongs.
     """
 
@@ -40,15 +41,19 @@ def command() -> None:
 @command.command("list")
 @options(JSON, OUTPUT)
 def list_(as_json: bool, quiet: bool, **_: Any) -> None:
-    """The pairs: their size, whether they are on this machine, whether they fit it, and their licence."""
+    """The pairs: size, on this machine or not, fit, licence."""
+    from edgespec import hardware
     from edgespec.folders import config_folder
     from edgespec.models.inventory import stock
+    from edgespec.models.registry import pair_to_use
 
     store = _store()
     stocks = [stock(store, pair) for pair in store.registry.pairs.values()]
     memory, gpu = _memory()
+    default = pair_to_use(store.registry, hardware.free_memory())
     if as_json:
-        click.echo(json.dumps([_pair_report(one, one.fits(memory, gpu)) for one in stocks], ensure_ascii=False))
+        reports = [_pair_report(one, one.fits(memory, gpu)) | {"default": one.pair.name == default} for one in stocks]
+        click.echo(json.dumps(reports, ensure_ascii=False))
         return
     rows = [
         (one.pair.name, _gigabytes(one.size), HERE[one.here], _gigabytes(one.memory), FITS[one.fits(memory, gpu)],
@@ -61,6 +66,7 @@ def list_(as_json: bool, quiet: bool, **_: Any) -> None:
         room = "" if memory is None else f"; this machine has {_gigabytes(memory)}{gpu_too}"
         click.echo(
             f"\nSize: the target and its first draft. Memory: an estimate for both{room}.\n"
+            f"Without --pair it is {default}. "
             "`edgespec models show PAIR` says more, `edgespec models pull PAIR` fetches one.\n"
             f"Your own pairs belong into {config_folder() / 'models.toml'}.",
             err=True,
@@ -86,7 +92,13 @@ def pull(references: tuple[str, ...], verbose: bool, quiet: bool, offline: bool)
             def progress(done: int, total: int, name: str = reference) -> None:
                 console.tell(Loading(f"fetching {name}", done / total if total else 0.0, total or None))
 
-            path = store.fetch(reference, progress, console.say)
+            try:
+                path = store.fetch(reference, progress, console.say)
+            except KeyboardInterrupt:
+                console.say(
+                    "\nWhat is kept of it is not fetched again: of a file its beginning, of packages whole parts."
+                )
+                raise
             console.clear()
             click.echo(path)
 
@@ -99,6 +111,7 @@ def show(name: str, as_json: bool, **_: Any) -> None:
     from edgespec.models.inventory import holding, stock
 
     store = _store()
+    _check(store, name)
     if name not in store.registry.pairs:
         held = holding(store, name)
         click.echo(json.dumps(_model_report(held), ensure_ascii=False)) if as_json else _show_model(held)
@@ -132,6 +145,7 @@ def remove(names: tuple[str, ...], verbose: bool, quiet: bool) -> None:
 
     store, console = _store(), Console(quiet=quiet, verbose=verbose)
     for name in names:
+        _check(store, name)
         pair = store.registry.pairs.get(name)
         gone, stay = removable(store, pair) if pair else ([holding(store, name)], [])
         freed = sum(store.remove(held.reference) for held in gone)
@@ -165,8 +179,25 @@ def _each_model(store: Store, references: Iterable[str]) -> list[str]:
         pair = store.registry.pairs.get(reference)
         found += [pair.target, *pair.drafts[:1]] if pair else [reference]
     for reference in found:
-        store.entry(reference)  # a wrong name is better said before anything is fetched
+        _check(store, reference)  # a wrong name is better said before anything is fetched
     return list(dict.fromkeys(found))
+
+
+def _check(store: Store, name: str) -> None:
+    """Raise UsageError where `name` is neither a pair nor anything that can be a model."""
+    from difflib import get_close_matches
+
+    from edgespec.errors import UsageError
+
+    registry = store.registry
+    if name in registry.pairs:
+        return
+    try:
+        store.entry(name)
+    except UsageError as error:
+        close = get_close_matches(name.lower(), sorted({*registry.pairs, *registry.models}), n=2)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`edgespec models` lists them."
+        raise UsageError(f"There is no pair or model called {name}: {hint}") from error
 
 
 def _pair_report(one: Stock, fit: Fit) -> dict[str, Any]:

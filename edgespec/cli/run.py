@@ -31,6 +31,8 @@ def command(prompt: str, system: str | None, raw: bool, as_json: bool, verbose: 
     context = click.get_current_context()
     if raw and system is not None:
         raise UsageError("A system message needs the chat template: leave out --system or --raw.")
+    if prompt == "-" and sys.stdin.isatty() and not quiet:
+        click.echo("Type the prompt; Ctrl-D on a line of its own ends it.", err=True)
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise UsageError("The prompt is empty: say something.")

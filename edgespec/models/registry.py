@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ def default_pair_name(free_memory_bytes: int | None) -> str:
     """The pair to use where none is asked for; None where the free memory is not known."""
     small = free_memory_bytes is not None and free_memory_bytes < SMALL_MEMORY_BYTES
     return SMALL_PAIR if small else DEFAULT_PAIR
+
+
+def pair_to_use(registry: Registry, free_memory_bytes: int | None) -> str:
+    """The pair where none is named: $EDGESPEC_PAIR, else the person's own default, else the one that fits."""
+    return os.environ.get("EDGESPEC_PAIR") or registry.default or default_pair_name(free_memory_bytes)
 
 
 def load_registry() -> Registry:
@@ -182,6 +188,6 @@ def _pair(name: str, table: Table, models: Mapping[str, ModelEntry]) -> Pair:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> NoReturn:
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=2)
+    close = difflib.get_close_matches(name.lower(), names, n=2)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
     raise UsageError(f"There is no {what} called {name}{hint}; known are: {', '.join(names) or 'none'}.")

@@ -114,7 +114,7 @@ class Store:
                 return source.fetch(model, self._place(model), progress, say)
             except SourceError as error:
                 reasons.append(f"{source.name}: {error}")
-        path = model.name not in self.registry.models and not says_hub(model.name)
+        path = model.name not in self.registry.models and not says_hub(model.name) and ":" not in model.name
         more = f"; and there is no file {model.name} here" if path else ""
         raise SourceError(f"{model.name} could not be fetched from {'; from '.join(reasons)}{more}.")
 

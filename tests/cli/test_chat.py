@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 import edgespec.loading
 from edgespec.cli import main
+from edgespec.engine import Engine
 from tests.support.fakes import FakeModel
 from tests.support.talk import THOUGHTS, Loader, Thinking
 
@@ -82,15 +84,19 @@ def test_what_nobody_expected_is_a_sentence_too(loader: Loader) -> None:
     assert result.stderr.count("ZeroDivisionError") == 1 and "Traceback" not in result.stderr
 
 
-def test_ctrl_c_ends_what_is_piped_and_keeps_what_came(loader: Loader) -> None:
-    import signal
-
+def test_ctrl_c_ends_what_is_piped_and_keeps_what_came(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(model: FakeModel) -> None:
-        if model.calls == 3:
-            signal.raise_signal(signal.SIGINT)
-            while not model.interrupted:  # the main thread hears of it when it is its turn
-                os.sched_yield()
+        if model.calls == 3:  # as the terminal does it; here it would only reach the thread that answers
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            assert heard.wait(30)
 
+    heard, cancel = threading.Event(), Engine.cancel
+
+    def cancelled(engine: Engine) -> None:
+        cancel(engine)
+        heard.set()
+
+    monkeypatch.setattr(Engine, "cancel", cancelled)
     loader.answers, loader.before_decode = [(b"Hello", b" there") * 20], interrupt
     result = chat(input="one\ntwo\n")
     assert result.exit_code == 130 and result.stdout.startswith("Hello there")

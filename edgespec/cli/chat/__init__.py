@@ -21,7 +21,8 @@ def command(file: Any, system: str | None, as_json: bool, verbose: bool, quiet: 
     """Talk with a model, line by line; answers go to stdout.
 
     At a terminal, /help lists the commands, Ctrl-C stops an answer and Ctrl-D leaves. Piped lines (or --file) are
-    messages and commands likewise, all of one conversation; there, whatever fails makes the exit code 1.
+    messages and commands likewise, all of one conversation; there, whatever fails makes the exit code 1. Every option
+    has a variable: EDGESPEC_TOP_K is --top-k.
     """
     from edgespec.chat import Conversation
     from edgespec.cli.chat.lines import Lines, Piped, Typed

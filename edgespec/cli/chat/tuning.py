@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from edgespec.cli.options import ANSWER, parameters
+from edgespec.cli.options import ANSWER, MODELS, parameters
 from edgespec.engine import Engine
 from edgespec.errors import UsageError
 
@@ -62,7 +62,9 @@ class Tuning:
         key = name.removeprefix("--").replace("-", "_")
         if key in self._parameters:
             return key
-        close = difflib.get_close_matches(name, [_dashed(key) for key in self._parameters], n=1, cutoff=0.5)
+        if key in {param.name for param in parameters(MODELS)}:
+            raise UsageError(f"{name} is chosen at the start: leave, and give --{_dashed(key)}.")
+        close = difflib.get_close_matches(name, [_dashed(key) for key in self._parameters], n=1)
         hint = f"did you mean {close[0]}?" if close else "/set alone shows them all."
         raise UsageError(f"There is no option {name}: {hint}")
 
