@@ -163,7 +163,11 @@ def test_a_reference_to_the_hub_is_fetched_from_there(here: Path) -> None:
         opened.append(entry)
         return Sources("first")(FIRST)
 
-    for reference, more in [("acme/X", "; and there is no file acme/X here"), ("acme/X:q8_0", ""), ("hf:acme/X:q8_0", "")]:
+    for reference, more in [
+        ("acme/X", "; and there is no file acme/X here"),
+        ("acme/X:q8_0", ""),
+        ("hf:acme/X:q8_0", ""),
+    ]:
         with pytest.raises(SourceError) as caught:
             Store(REGISTRY, here, open_source=failing).fetch(reference)
         assert str(caught.value) == f"{reference} could not be fetched from the first one: first is shut{more}."
