@@ -12,10 +12,10 @@ from edgespec.control.fixed import FixedPolicy
 from edgespec.drafters.model import ModelDrafter
 from edgespec.drafters.ngram import NgramDrafter
 from edgespec.engine import Engine
-from edgespec.errors import PromptTooLong
+from edgespec.errors import BadLogits, PromptTooLong
 from edgespec.events import Done, Notice, RoundDone
 from edgespec.protocols import Distribution, Drafter
-from edgespec.settings import Request, Sampling
+from edgespec.settings import About, Request, Sampling
 from edgespec.text import StopText
 from tests.support.fakes import FakeModel, FakeVocabulary, Scripted, hashed_table, scripts
 
@@ -108,3 +108,17 @@ def test_a_token_that_its_own_q_forbids_drops_the_drafter() -> None:
     assert [event.message for event in events if isinstance(event, Notice)] == [
         "Drafting with scripted stopped for this answer: it proposed a token that its own q says is impossible."
     ]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_logits_that_are_no_numbers_name_the_model(temperature: float) -> None:
+    words = FakeVocabulary()
+    broken = Engine(
+        FakeModel(lambda context: TABLE(context) * (np.nan if len(context) > 4 else 1.0)),
+        words,
+        FixedPolicy(None, 0),
+        lambda stops: StopText(words.piece, stops),
+        about=About("big.gguf"),
+    )
+    with pytest.raises(BadLogits, match=r"^The output of big\.gguf is not a number: fetch the file again"):
+        list(broken.generate([1, 2], max_tokens=9, temperature=temperature))
