@@ -41,7 +41,8 @@ class Judge:
         self._n_vocab = n_vocab
         self._masked = np.array(sorted(masked), np.int64)
         self._mode = mode or DraftMode()
-        self._stream = stream or sampling.RandomStream(self.seed)
+        # Of its own for each answer of a conversation, also where they share a seed.
+        self._stream = stream or sampling.RandomStream(self.seed, len(history))
         self._first: Distribution | None = None  # q of the draft's first token, also where it takes the argmax
 
     def choose(self, row: Logits, drafted: Sequence[int]) -> tuple[int, Distribution | None]:

@@ -61,10 +61,10 @@ def draw(p: Distribution, rng: np.random.Generator) -> int:
 
 
 class RandomStream:
-    """Fresh randomness for one answer (`verify.Stream`), never rewound."""
+    """Fresh randomness for one answer (`verify.Stream`), never rewound; `start` is where in the text it begins."""
 
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
+    def __init__(self, seed: int, start: int) -> None:
+        self._rng = np.random.default_rng([seed, start])
 
     def happens(self, probability: float) -> bool:
         return self._rng.random() < probability

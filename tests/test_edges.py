@@ -100,8 +100,9 @@ def test_history_may_be_regenerated_edited_and_cut() -> None:
             assert sum(event.round.emitted for event in events if isinstance(event, RoundDone)) == 9
 
 
-def test_a_token_that_its_own_q_forbids_drops_the_drafter() -> None:
-    q = Distribution(np.array([3, 4]), np.array([0.5, 0.5]))
+@pytest.mark.parametrize("q", [Distribution(np.array([3, 4]), np.array([0.5, 0.5])),
+                               Distribution(np.array([3, 5]), np.array([0.5, np.nan]))])  # fmt: skip
+def test_a_token_that_its_own_q_forbids_drops_the_drafter(q: Distribution) -> None:
     drafter = Scripted(lambda history, k: [5] * k, q=lambda token: q)
     *events, done = engine(FakeModel(TABLE), drafter, 3).generate([1, 2], max_tokens=5, seed=1, verify="block")
     assert isinstance(done, Done) and done.stats.drafted == 0 and done.completion_tokens == 5
@@ -122,3 +123,16 @@ def test_logits_that_are_no_numbers_name_the_model(temperature: float) -> None:
     )
     with pytest.raises(BadLogits, match=r"^The output of big\.gguf is not a number: fetch the file again"):
         list(broken.generate([1, 2], max_tokens=9, temperature=temperature))
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "match"])
+def test_one_seed_does_not_repeat_itself_from_turn_to_turn(rule: str) -> None:
+    flat = hashed_table(16, spread=0.0, end=-99.0)
+    same = 0
+    for seed in range(40):
+        talk = engine(FakeModel(flat), ModelDrafter(FakeModel(flat), frozenset()), 2)
+        request = Request(sampling=Sampling(temperature=1.0), seed=seed, max_tokens=3, verify=rule)  # type: ignore[arg-type]
+        *_, one = talk.generate([1, 2], request=request)
+        *_, two = talk.generate([1, 2, *one.tokens, 3], request=request)  # type: ignore[union-attr]
+        same += one.tokens == two.tokens  # type: ignore[union-attr]
+    assert same < 4

@@ -109,7 +109,14 @@ def process(
         vocabulary = FakeVocabulary(n_vocab)
         vocabulary.end_tokens = frozenset() if end is None else frozenset({end})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sampling, "RandomStream", lambda seed: chance)
+            made: list[int] = []
+
+            def stream(seed: int, start: int) -> Chance:
+                made.append(start)
+                assert len(made) == 1, "a second stream would repeat the first"
+                return chance
+
+            patch.setattr(sampling, "RandomStream", stream)
             patch.setattr(sampling, "keyed_draw", chance.keyed_draw)
             patch.setattr("edgespec.engine.Judge", judge)
             engine = Engine(

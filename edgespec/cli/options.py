@@ -87,7 +87,7 @@ ANSWER = (
     option("--seed", help="Draw the same way again, whatever is drafted.  [default: drawn]", type=int),
     option("--max-tokens", help="End the answer after so many tokens.  [default: none]", type=int),
     option("--stop", help="End the answer before this text; can be given several times.", multiple=True, type=Words()),
-    option("--verify", help="The acceptance rule: match does not depend on what is drafted, block accepts most."
+    option("--verify", help="The acceptance rule: with match the text does not depend on the drafts."
             "  [default: auto]", type=click.Choice(["auto", "match", "token", "block"])),
     option("--think", help="Whether a thinking model thinks before it answers; auto leaves it to the model."
            "  [default: auto]", type=click.Choice(["auto", "on", "off"])),

@@ -75,7 +75,7 @@ class Crew:
         tokens = draft.tokens[:k]
         if bad := [token for token in tokens if not 0 <= token < self._n_vocab]:
             raise EdgespecError(f"it proposed token {bad[0]}, which the target does not have.")
-        if any(q is not None and q[token] <= 0.0 for token, q in zip(tokens, draft.q, strict=False)):
+        if any(q is not None and not q[token] > 0.0 for token, q in zip(tokens, draft.q, strict=False)):
             raise EdgespecError("it proposed a token that its own q says is impossible.")
         length = next((i + 1 for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         return Draft(tokens[:length], draft.q[:length], draft.calls, draft.seconds)
