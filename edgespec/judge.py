@@ -29,7 +29,6 @@ class Judge:
         n_vocab: int,
         masked: frozenset[int],
         mode: DraftMode | None = None,
-        stream: verify.Stream | None = None,
     ) -> None:
         if any(token >= n_vocab for token, _ in request.sampling.logit_bias):
             raise UsageError(f"logit-bias names a token that this vocabulary of {n_vocab} tokens does not have.")
@@ -42,7 +41,7 @@ class Judge:
         self._masked = np.array(sorted(masked), np.int64)
         self._mode = mode or DraftMode()
         # Of its own for each answer of a conversation, also where they share a seed.
-        self._stream = stream or sampling.RandomStream(self.seed, len(history))
+        self._stream: verify.Stream = sampling.RandomStream(self.seed, len(history))
         self._first: Distribution | None = None  # q of the draft's first token, also where it takes the argmax
 
     def choose(self, row: Logits, drafted: Sequence[int]) -> tuple[int, Distribution | None]:

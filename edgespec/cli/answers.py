@@ -80,7 +80,7 @@ def report(done: Done, about: About) -> dict[str, Any]:
 def detail(round_: Round) -> str:
     """A round in a line, for -v."""
     times = f"draft {1000 * round_.draft_seconds:.0f} ms, verify {1000 * round_.verify_seconds:.0f} ms"
-    return f"{round_.drafter or 'plain'}: {round_.accepted} of {round_.drafted} accepted, {times}"
+    return f"{(round_.drafted and round_.drafter) or 'plain'}: {round_.accepted} of {round_.drafted} accepted, {times}"
 
 
 def summary(done: Done) -> str:
