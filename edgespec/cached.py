@@ -24,7 +24,7 @@ class CachedModel:
 
     def reuse(self, history: Sequence[int]) -> int:
         """Keep what `history` begins with, but for its last token, which is to be decoded; return how much that is."""
-        self.keep(min(_common_prefix(self.tokens, history), len(history) - 1))
+        self.keep(max(0, min(_common_prefix(self.tokens, history), len(history) - 1)))
         return len(self.tokens)
 
     def keep(self, length: int) -> bool:

@@ -123,7 +123,7 @@ class Conversation:
         """How many of the oldest turns must be left out, so that an answer has room."""
 
         def size(left_out: int) -> int:
-            return self._engine.prompt_tokens(self._written(before[left_out:], question), request=request)
+            return len(self._engine.prompt(self._written(before[left_out:], question), request=request))
 
         context = self._engine.n_ctx
         least = min(self._left_out, len(before))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Event as Flag
 from threading import Lock, RLock, get_ident
@@ -27,6 +27,7 @@ from edgespec.protocols import (
     ChatTemplate,
     Drafter,
     LanguageModel,
+    Logits,
     Message,
     Policy,
     Round,
@@ -38,6 +39,9 @@ from edgespec.stats import PrefillCost, plain_seconds
 
 PLAIN_ROUNDS_KEPT = 512
 
+MakeJudge = Callable[[Request, Sequence[int], int, frozenset[int], DraftMode], Judge]
+"""What makes an answer's judge: see Judge for the arguments."""
+
 Reading = Callable[[Iterator[Event]], Iterator[Event]]
 """What makes something of an answer's events before anybody sees them."""
 
@@ -45,9 +49,10 @@ Reading = Callable[[Iterator[Event]], Iterator[Event]]
 class Engine:
     """A target with its drafters, ready to answer; one answer at a time.
 
-    `policy` is asked for drafter and k in every round. `defaults` holds where a call says nothing else. Tokens in
-    `masked` are never proposed. Where `widest` is given, drafts make no pass wider than that: up to there this build
-    gives a row the same logits at every width. `close()` gives all memory back, that of `owned` included.
+    `policy` is asked for drafter and k in every round, `judge` makes what verifies an answer; both may be exchanged
+    between answers. `defaults` holds where a call says nothing else. Tokens in `masked` are never proposed. Where
+    `widest` is given, drafts make no pass wider than that: up to there this build gives a row the same logits at every
+    width. `close()` gives all memory back, that of `owned` included.
     """
 
     def __init__(
@@ -64,21 +69,23 @@ class Engine:
         owned: ExitStack | None = None,
         masked: frozenset[int] = frozenset(),
         widest: int | None = None,
+        judge: MakeJudge = Judge,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.about = about or About(target="")
-        self._target = target
+        self.target = target
         self._cached = CachedModel(target)
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._ends = vocabulary.end_tokens
-        self._policy = policy
+        self.policy = policy
         self._text_stream = text_stream
-        self._drafters = dict(drafters or {})
+        self.drafters = dict(drafters or {})
         self._prompts = ChatPrompts(template, vocabulary) if template is not None else None
         self._defaults = defaults or Request()
         self._owned = owned or ExitStack()
         self._masked = masked
         self._mode = DraftMode()
+        self.judge = judge
         self._widest = widest
         self._clock = clock
         self._away = 0.0  # seconds that consumers have spent between events
@@ -103,10 +110,7 @@ class Engine:
     def complete(self, prompt: str, *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue a text as it stands, without a template. Options and events as in `generate`."""
         started, request = self._clock(), self.request(**options)
-        with self._native:
-            self._alive()
-            tokens = self._vocabulary.tokenize(prompt, add_special=True)
-        return self._start(tokens, request, started, wait)
+        return self._start(self.prompt(prompt), request, started, wait)
 
     def generate(self, prompt: Sequence[int], *, wait: bool = False, **options: Any) -> Iterator[Event]:
         """Continue the tokens of `prompt`; yields Prefill, RoundDone, Text and Notice events, and Done at the end.
@@ -118,18 +122,40 @@ class Engine:
         """
         return self._start(list(prompt), self.request(**options), self._clock(), wait)
 
-    def prompt_tokens(self, messages: Sequence[Message], **options: Any) -> int:
-        """How many tokens of the context `chat` would take for its prompt; nothing is decoded."""
-        return len(self._written(messages, self.request(**options))[1].tokens)
+    def prompt(self, asked: str | Sequence[Message], **options: Any) -> list[int]:
+        """The tokens that `chat` reads for a conversation, or `complete` for a text; nothing is decoded."""
+        if not isinstance(asked, str):
+            return list(self._written(asked, self.request(**options))[1].tokens)
+        with self._native:
+            self._alive()
+            return self.vocabulary.tokenize(asked, add_special=True)
 
     def request(self, *, request: Request | None = None, **options: Any) -> Request:
         """What an answer with these options is asked with, the engine's defaults included."""
         return (request or self._defaults).having(**options)
 
+    def forget(self, *, drafts_only: bool = False) -> None:
+        """Empty the caches, so that the next answer reads its prompt anew: all of them, or those of the drafters."""
+        with self._idle():
+            if not drafts_only:
+                self._cached.reuse(())
+            for drafter in self.drafters.values():
+                drafter.begin(())
+
+    def row(self, history: Sequence[int]) -> Logits:
+        """A copy of the logits (n_vocab,) after `history`, whose last token is decoded alone, as by a plain round."""
+        with self._idle():
+            *rest, last = history
+            self._cached.reuse(history)
+            while unread := rest[len(self._cached.tokens) :]:
+                self._cached.read(unread[: self.target.n_batch], outputs=0)
+            row: Logits = self._cached.read([last], outputs=1)[0].copy()
+            return row
+
     @property
     def n_ctx(self) -> int:
         """Tokens of context, for prompt and answer together."""
-        return self._target.n_ctx
+        return self.target.n_ctx
 
     def cancel(self) -> None:
         """End the answer in progress, from any thread; its Done says `cancelled` and keeps what came."""
@@ -149,11 +175,31 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextmanager
+    def bare(self) -> Iterator[None]:
+        """For measurements on the models themselves (`target`, a drafter's): empty caches, and empty again after."""
+        self.forget()
+        with self._idle():
+            yield
+
+    @contextmanager
+    def _idle(self) -> Iterator[None]:
+        """The models, for work between answers."""
+        if not self._busy.acquire(blocking=False):
+            raise EngineBusy("The engine is answering: wait for the answer's end, or cancel it.")
+        try:
+            with self._native:
+                self._alive()
+                self._interrupt(False)
+                yield
+        finally:
+            self._busy.release()
+
     def _free(self) -> None:
         with self._native:
-            for drafter in self._drafters.values():
+            for drafter in self.drafters.values():
                 drafter.close()
-            self._target.close()
+            self.target.close()
             self._owned.close()
 
     def _written(self, messages: Sequence[Message], request: Request) -> tuple[ChatPrompts, ChatPrompt]:
@@ -168,9 +214,9 @@ class Engine:
     ) -> Iterator[Event]:
         if not prompt:
             raise UsageError("The prompt is empty: say something.")
-        if len(prompt) >= self._target.n_ctx:
+        if len(prompt) >= self.target.n_ctx:
             raise PromptTooLong(
-                f"The prompt has {len(prompt)} tokens and the context holds {self._target.n_ctx}: "
+                f"The prompt has {len(prompt)} tokens and the context holds {self.target.n_ctx}: "
                 "shorten it, or raise --ctx where the model allows that."
             )
         spent = self._clock() - started
@@ -210,7 +256,7 @@ class Engine:
             self._busy.release()
 
     def _answer(self, prompt: list[int], request: Request, started: float) -> Iterator[Event]:
-        room = self._target.n_ctx - len(prompt)
+        room = self.target.n_ctx - len(prompt)
         answer = Answer(
             request=request,
             history=prompt,
@@ -218,20 +264,20 @@ class Engine:
             reused=self._cached.reuse(prompt),
             limit=room if request.max_tokens is None else min(room, request.max_tokens),
             ends=self._ends,
-            judge=Judge(request, prompt, self._target.n_vocab, self._masked, self._mode),
+            judge=self.judge(request, prompt, self.target.n_vocab, self._masked, self._mode),
             text=self._text_stream(request.stop),
-            crew=Crew(self._drafters, self._target.n_vocab, self._ends, self._clock),
+            crew=Crew(self.drafters, self.target.n_vocab, self._ends, self._clock),
         )
-        if not self._target.can_trim:
+        if not self.target.can_trim:
             answer.crew.dismiss("This model cannot take tokens back, so it is decoded without drafting.")
         answer.crew.begin(prompt)
         yield Prefill(answer.reused, len(prompt), answer.reused)
 
         passes, prefill_seconds = 0, 0.0
         try:
-            while len(prompt) - len(self._cached.tokens) > self._target.n_batch:
+            while len(prompt) - len(self._cached.tokens) > self.target.n_batch:
                 before = self._clock()
-                self._cached.read(prompt[len(self._cached.tokens) :][: self._target.n_batch], outputs=0)
+                self._cached.read(prompt[len(self._cached.tokens) :][: self.target.n_batch], outputs=0)
                 prefill_seconds += self._clock() - before
                 passes += 1
                 yield Prefill(len(self._cached.tokens), len(prompt), answer.reused)
@@ -264,14 +310,14 @@ class Engine:
         started = self._clock()
         context = len(self._cached.tokens)
         pending = answer.history[context:]
-        width = min(self._target.n_batch, self._widest or self._target.n_batch)
-        room = max(0, min(answer.room - 1, width - len(pending), self._target.n_outputs - 1))
-        choice = self._policy.choose(room)
+        width = min(self.target.n_batch, self._widest or self.target.n_batch)
+        room = max(0, min(answer.room - 1, width - len(pending), self.target.n_outputs - 1))
+        choice = self.policy.choose(room)
         draft = answer.crew.draft(choice.drafter, answer.history, min(choice.k, room), answer.judge.choose)
         drafter_seconds = self._clock() - started
 
         before = self._clock()
-        size = self._target.n_batch
+        size = self.target.n_batch
         while len(pending) > size:  # the model forgot its cache instead of trimming it
             self._cached.read(pending[:size], outputs=0)
             pending = pending[size:]
@@ -297,7 +343,7 @@ class Engine:
             answer.crew.dismiss("The model could not take tokens back, so this answer goes on without drafting.")
 
         round_ = Round(
-            drafter=choice.drafter if choice.drafter in self._drafters else None,
+            drafter=choice.drafter if choice.drafter in self.drafters else None,
             k=choice.k,
             drafted=drafted,
             accepted=accepted,
@@ -311,7 +357,7 @@ class Engine:
             draft_calls=draft.calls,
         )
         answer.rounds.append(round_)
-        self._policy.observe(round_)
+        self.policy.observe(round_)
         if round_.width == 1 and not round_.draft_seconds:
             self._plain.append(round_)
         return RoundDone(round_, draft.tokens), text
@@ -329,6 +375,6 @@ class Engine:
             raise Interrupted("The answer was cancelled.")
 
     def _interrupt(self, on: bool) -> None:
-        self._target.interrupt(on)
-        for drafter in self._drafters.values():
+        self.target.interrupt(on)
+        for drafter in self.drafters.values():
             drafter.interrupt(on)

@@ -15,6 +15,7 @@ EdgespecError
 │   └── Closed              used after close()
 ├── PromptTooLong           the prompt does not fit the context
 ├── BadLogits               the model's output is not finite
+├── PeerFailed              another program that bench asks did not answer
 ├── LoadCancelled           loading was stopped by its caller
 └── EngineBusy              another answer is in progress
 """
@@ -81,6 +82,10 @@ class PromptTooLong(EdgespecError):
 
 
 class BadLogits(EdgespecError):
+    pass
+
+
+class PeerFailed(EdgespecError):
     pass
 
 

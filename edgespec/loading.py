@@ -64,11 +64,11 @@ def load(
 
     A reference is a path, a model's name, or a file on the Hugging Face hub (user/repo:QUANT, user/repo/file.gguf).
     Without pair and target: $EDGESPEC_PAIR, else the pair that the person's own models.toml names, else the default
-    one. Missing files are fetched, unless `offline`. `drafter` auto is the draft model
-    where there is one, else n-grams; `k` auto is a fixed length. `on_event` hears Loading and Notice; what it raises
-    ends the loading. `python` is what to start child processes with (followed by `-m MODULE`) instead of this
-    interpreter, for frozen programs. `options` are the engine's defaults for every answer (see Engine.generate), over
-    those that the model file recommends. Raises EdgespecError.
+    one. Missing files are fetched, unless `offline`. `drafter` auto loads the draft model, where there is one, and
+    n-grams; for now the first of them drafts in every round. `k` auto is a fixed length. `on_event` hears Loading and
+    Notice; what it raises ends the loading. `python` is what to start child processes with (followed by `-m MODULE`)
+    instead of this interpreter, for frozen programs. `options` are the engine's defaults for every answer (see
+    Engine.generate), over those that the model file recommends. Raises EdgespecError.
     """
     if drafter not in get_args(DrafterChoice):
         raise UsageError(f"drafter must be one of {', '.join(get_args(DrafterChoice))}, not {drafter!r}.")
@@ -104,7 +104,7 @@ def load(
             if not (draft_proof.can_trim and draft_context.can_trim):
                 raise ModelError(f"{draft_path.name} cannot take tokens back, so it cannot draft: use --drafter ngram.")
             drafters["model"] = ModelDrafter(draft_context, model.vocabulary.end_tokens)
-        elif kind == "ngram":
+        if kind is not None and drafter in ("auto", "ngram") and proof.can_trim and context.can_trim:
             drafters["ngram"] = NgramDrafter()
         return Engine(
             context,
@@ -113,7 +113,13 @@ def load(
             lambda stops: StopText(model.vocabulary.piece, stops),
             drafters=drafters,
             template=_template(model, on_event),
-            about=About(names.target, names.draft if "model" in drafters else None, names.pair),
+            about=About(
+                names.target,
+                names.draft if "model" in drafters else None,
+                names.pair,
+                invariant_below=proof.invariant_below,
+                width_noise=proof.width_noise,
+            ),
             defaults=Request(_recommended(model)).having(**options),
             masked=masked,
             widest=STEADY_WIDTH if proof.invariant_below else None,

@@ -26,7 +26,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 def argmax(logits: Logits, settings: Sampling, window: Sequence[int] = ()) -> int:
     """The most probable token of a row (n_vocab,), the lowest id on ties, after bias and penalties."""
-    row = _adjusted(logits, settings, window)
+    row = adjusted(logits, settings, window)
     token = int(row.argmax())
     _require_finite(float(row[token]))
     return token
@@ -40,7 +40,7 @@ def distribution(logits: Logits, settings: Sampling, window: Sequence[int] = ())
     """
     if settings.greedy:
         return Distribution(np.array([argmax(logits, settings, window)], np.int64), np.ones(1))
-    row = _adjusted(logits, settings, window)
+    row = adjusted(logits, settings, window)
     tokens = _top_k(row, settings.top_k)
     values = (row if len(tokens) == len(row) else row[tokens]).astype(np.float64)
     values -= values.max()
@@ -88,7 +88,7 @@ def exponential_noise(tokens: npt.NDArray[np.int64], seed: int, position: int) -
     return -np.log(_uniform(tokens, seed, position))
 
 
-def _adjusted(logits: Logits, settings: Sampling, window: Sequence[int]) -> Logits:
+def adjusted(logits: Logits, settings: Sampling, window: Sequence[int]) -> Logits:
     """The row with logit bias and penalties; the given one itself where there are none."""
     penalises = bool(window) and settings.penalises
     if not (penalises or settings.logit_bias):

@@ -138,9 +138,15 @@ MODEL_DEFAULTS = ModelSettings()
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an engine was made of, for reports: the pair's name if it came by one, and the models' names or paths."""
+    """What an engine was made of, for reports: the pair's name if it came by one, and the models' names or paths.
+
+    With fewer than `invariant_below` tokens cached the target's logits do not depend on a pass's width; elsewhere they
+    differ by about `width_noise` (a standard deviation, in logits).
+    """
 
     target: str
     draft: str | None = None
     pair: str | None = None
     policy: str = "fixed"
+    invariant_below: int = 0
+    width_noise: float = 0.0

@@ -74,7 +74,7 @@ def test_a_history_that_the_caller_changes_is_read_as_it_is(history: list[str]) 
     talk.ask("one")
     roles = ["user", "assistant"] * 3
     messages = [{"role": role, "content": text} for role, text in zip(roles, history, strict=False)]
-    before = talk.engine.prompt_tokens(messages)
+    before = len(talk.engine.prompt(messages))
     done = finish(talk.engine.chat(messages, **GREEDY))
     assert before == done.prompt_tokens
     written = ChatWords().render(messages)
@@ -92,7 +92,7 @@ def test_measuring_a_prompt_decodes_and_forgets_nothing() -> None:
     talk = Talk([b"Hello", b" there"], [b"bye"])
     first = talk.ask("one")
     before = talk.model.decoded
-    assert talk.engine.prompt_tokens([{"role": "user", "content": "quite another"}]) == len("quite another") + 3
+    assert len(talk.engine.prompt([{"role": "user", "content": "quite another"}])) == len("quite another") + 3
     assert talk.model.decoded == before
     assert talk.ask("two").cached_prompt_tokens == first.prompt_tokens + first.completion_tokens
 

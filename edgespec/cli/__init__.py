@@ -15,7 +15,7 @@ INTERRUPTED = 130
 class Program(click.Group):
     """A group whose commands are imported when they are wanted, and whose errors are one sentence."""
 
-    commands_by_name = ("chat", "run", "models")
+    commands_by_name = ("chat", "run", "bench", "models")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_by_name)

@@ -22,7 +22,7 @@ def show(
     """Show an answer as it comes, which Ctrl-C can end, and a line of statistics. `Done` is returned when it came."""
     done, ended, details = None, "\n", list[str]()
     try:
-        for event in cancellable(engine, events):
+        for event in cancellable(engine.cancel, events):
             if isinstance(event, Prefill):
                 if event.done < event.total:
                     new = event.total - event.cached

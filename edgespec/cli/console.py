@@ -9,16 +9,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import click
 
 from edgespec.cli.download import Download
-from edgespec.events import Event, Loading, Notice
+from edgespec.events import Loading, Notice
 
-if TYPE_CHECKING:
-    from edgespec.engine import Engine
+Item = TypeVar("Item")
 
 
 class Console:
@@ -30,7 +29,7 @@ class Console:
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self._quiet = quiet
         screen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._live = screen and not verbose
+        self.live = screen and not verbose  # whether a line can be rewritten
         self._dim = screen and not os.environ.get("NO_COLOR")
         self._thinking = False
         self._stage = ""
@@ -105,11 +104,11 @@ class Console:
         if changed:
             self.clear()
         if event.size is not None and event.fraction is not None:
-            self._download = self._download or Download(event.stage, event.size, live=self._live)
+            self._download = self._download or Download(event.stage, event.size, live=self.live)
             self._download.show(event.fraction)
             self._stage = event.stage
             return
-        if not self._live:
+        if not self.live:
             if changed and event.fraction != 0.0:  # what has not begun to move was announced in a sentence
                 click.echo(event.stage, err=True)
                 self._stage = event.stage
@@ -122,13 +121,13 @@ class Console:
         self._stage, self._shown, self._open = event.stage, now, True
 
 
-def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
-    """The events of an answer, where Ctrl-C ends the answer at once and keeps what came.
+def cancellable(cancel: Callable[[], None], events: Iterator[Item]) -> Iterator[Item]:
+    """The events of an answer, where Ctrl-C calls `cancel`, which ends it at once, and keeps what came.
 
     The answer is made in a thread of its own: while the main thread is inside a long decode, Python could not react.
     For its duration Ctrl-C raises nothing: an exception between two lines here could lose an event.
     """
-    line: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+    line: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
 
     def work() -> None:
         try:
@@ -138,7 +137,7 @@ def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
         except BaseException as error:
             line.put(error)
 
-    before = signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+    before = signal.signal(signal.SIGINT, lambda *_: cancel())
     worker = threading.Thread(target=work, name="edgespec-answer", daemon=True)
     worker.start()
     try:
@@ -148,6 +147,6 @@ def cancellable(engine: Engine, events: Iterator[Event]) -> Iterator[Event]:
             yield event
     finally:
         if worker.is_alive():
-            engine.cancel()
+            cancel()
             worker.join()
         signal.signal(signal.SIGINT, before)

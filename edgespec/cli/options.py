@@ -59,20 +59,28 @@ OFFLINE = (
     option("--offline", is_flag=True, help="Ask nothing of the network: use what is on this machine."),
 )  # fmt: skip
 
-MODELS = (
+PAIR = (
     option("--pair", help="A target with its draft, by its name in models.toml."),
     option("--target", help="The model that answers: a path, a model's name, or user/repo:QUANT on the hub."),
     option("--draft", help="The small model that drafts, written likewise."),
+)  # fmt: skip
+
+DRAFTING = (
     option("--drafter", help="What proposes tokens; auto: the draft model where there is one, else n-grams.",
             default="auto", show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
     option("--k", help="Tokens to draft in a round; auto is 4 for now.", default="auto", show_default=True,
             type=AutoOrInt()),
+)  # fmt: skip
+
+LOADING = (
     option("--ctx", help="Tokens of context, at most what the model was made for.  [default: 8192]", type=int),
     option("--gpu-layers", help="Layers of the target on the GPU; -1 is all, where the build can.", type=int),
     option("--draft-gpu-layers", help="Layers of the draft on the GPU.", type=int),
     option("--threads", help="Threads; 0 is one for each physical core. On a busy machine try 1.", type=int),
     *OFFLINE,
 )  # fmt: skip
+
+MODELS = (*PAIR, *DRAFTING, *LOADING)
 
 ANSWER = (
     option("--temperature", help="0 is the most probable token, always.  [default: 0.8]", type=float),

@@ -23,7 +23,7 @@ class ModelDrafter:
     def __init__(
         self, model: LanguageModel, end_tokens: frozenset[int], clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self._model = model
+        self.model = model
         self._cached = CachedModel(model)
         self._ends = end_tokens
         self._clock = clock
@@ -35,9 +35,9 @@ class ModelDrafter:
         self._cached.reuse(history)
 
     def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
-        room = self._model.n_ctx - len(history) + 1  # the last drafted token is not decoded
+        room = self.model.n_ctx - len(history) + 1  # the last drafted token is not decoded
         if room < 1:
-            raise BackendError(f"The draft's context of {self._model.n_ctx} tokens is full.")
+            raise BackendError(f"The draft's context of {self.model.n_ctx} tokens is full.")
         self._base = len(history)
         self._calls, self._seconds = 0, 0.0
         tokens: list[int] = []
@@ -55,14 +55,14 @@ class ModelDrafter:
         self._cached.keep(self._base + accepted)
 
     def interrupt(self, on: bool = True) -> None:
-        self._model.interrupt(on)
+        self.model.interrupt(on)
 
     def close(self) -> None:
-        self._model.close()
+        self.model.close()
 
     def _read(self, tokens: Sequence[int]) -> Logits:
         """Decode `tokens`, at least one, in batches; return the last one's row (n_vocab,)."""
-        size = self._model.n_batch
+        size = self.model.n_batch
         started = self._clock()
         try:
             for at in range(0, len(tokens), size):

@@ -28,7 +28,7 @@ def test_ctrl_c_ends_the_answer_and_keeps_what_came(at: int) -> None:
     model = engine(target)
     target.before_decode = lambda: signal.raise_signal(signal.SIGINT) if target.calls + 1 == at else None
     handler = signal.getsignal(signal.SIGINT)
-    events = list(cancellable(model, model.generate([1, 2, 3], max_tokens=500)))
+    events = list(cancellable(model.cancel, model.generate([1, 2, 3], max_tokens=500)))
     done = events[-1]
     assert isinstance(done, Done) and done.finish_reason == "cancelled"
     assert done.tokens == tuple(token for event in events if isinstance(event, Text) for token in event.tokens)
@@ -48,7 +48,7 @@ def test_ctrl_c_hammered_from_outside_loses_nothing() -> None:
         events = []
         hammering = threading.Thread(target=hammer)
         try:
-            for event in cancellable(model, model.generate([1, 2, 3], max_tokens=50)):
+            for event in cancellable(model.cancel, model.generate([1, 2, 3], max_tokens=50)):
                 events.append(event)
                 if len(events) == 3:
                     hammering.start()
@@ -69,13 +69,13 @@ def test_an_error_in_the_answer_comes_out_here() -> None:
     target.before_decode = fail
     model = engine(target)
     with pytest.raises(ValueError, match="broken"):
-        list(cancellable(model, model.generate([1, 2, 3])))
+        list(cancellable(model.cancel, model.generate([1, 2, 3])))
 
 
 def test_leaving_early_ends_the_answer() -> None:
     target = FakeModel(hashed_table(16, end=-99.0))
     model = engine(target)
-    for event in cancellable(model, model.generate([1, 2, 3], max_tokens=100_000)):
+    for event in cancellable(model.cancel, model.generate([1, 2, 3], max_tokens=100_000)):
         if isinstance(event, Text):
             break
     target.interrupt(False)

@@ -1,8 +1,4 @@
-"""Is a difference between two texts honest? (CONTRACT 4)
-
-Where a build gives a row the same logits at every batch width, texts must be identical. Elsewhere two texts may part at
-a near-tie: the perturbed logits of the two tokens differ by less than six times the measured width noise.
-"""
+"""Is a difference between two texts honest? (CONTRACT 4)"""
 
 from __future__ import annotations
 
@@ -10,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgespec.bench.exactness import TIMES_NOISE, candidates, gap, parting
 from edgespec.events import Done
 from edgespec.llama import Context, Proof
-from edgespec.sampling import distribution, exponential_noise
 from edgespec.settings import Sampling
-
-TIMES_NOISE = 6.0
 
 
 def row_after(context: Context, tokens: Sequence[int]) -> np.ndarray:
@@ -32,33 +26,20 @@ def near_tie(
 ) -> bool:
     """Whether noise of this size in the logits could make `one` and `other` change places."""
     band = TIMES_NOISE * noise
-    if sampling.greedy:
-        return bool(abs(row[one] - row[other]) < band)
-    for token in (one, other):
-        raised = row.copy()
-        raised[token] += band
-        if distribution(raised, sampling)[token] == 0.0:
-            return False  # not even noise brings it past the filters
-    noises = -np.log(exponential_noise(np.array([one, other]), seed, position))
-    return bool(abs(row[one] - row[other] + sampling.temperature * (noises[0] - noises[1])) < band)
+    return gap(row, one, other, band, sampling, seed, position) < band
 
 
 def assert_same_text(context: Context, prompt: Sequence[int], plain: Done, other: Done, proof: Proof) -> None:
     """The two answers are the same, or part at a near-tie on a build where they may."""
-    if plain.tokens == other.tokens:
+    at = parting(plain.tokens, other.tokens)
+    if at is None:
         return
-    at = next(
-        (i for i, (a, b) in enumerate(zip(plain.tokens, other.tokens, strict=False)) if a != b),
-        min(len(plain.tokens), len(other.tokens)),
-    )
     history = [*prompt, *plain.tokens[:at]]
     assert len(history) >= proof.invariant_below, "this build is width-invariant here: the texts must be identical"
     row = row_after(context, history)
     ends = context.model.vocabulary.end_tokens
-    candidates = [[done.tokens[at]] if at < len(done.tokens) else sorted(ends) for done in (plain, other)]
-    sampling = plain.request.sampling
     assert any(
-        near_tie(row, a, b, proof.width_noise, sampling, plain.seed, len(history))
-        for a in candidates[0]
-        for b in candidates[1]
+        near_tie(row, a, b, proof.width_noise, plain.request.sampling, plain.seed, len(history))
+        for a in candidates(plain.tokens, at, ends)
+        for b in candidates(other.tokens, at, ends)
     ), f"the texts part at token {at}, and not at a near-tie"

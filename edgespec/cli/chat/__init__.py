@@ -41,7 +41,7 @@ def command(file: Any, system: str | None, as_json: bool, verbose: bool, quiet: 
     ):
         conversation = Conversation(engine, system)
         # Whether the model can chat, and takes a system message, should be said before anything is typed.
-        engine.prompt_tokens([*conversation.messages, {"role": "user", "content": "Hello"}])
+        engine.prompt([*conversation.messages, {"role": "user", "content": "Hello"}])
         lines: Lines = Typed() if source is sys.stdin and source.isatty() else Piped(source)
         code = Session(engine, conversation, lines, console, as_json=as_json).run()
     context.exit(code)

@@ -1,0 +1,173 @@
+"""A whole measurement: the answers, the cost curve, how alike the models are; and what it was made on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+import edgespec
+from edgespec import hardware
+from edgespec.bench.arms import Contender
+from edgespec.bench.curve import WIDTHS, measure_curve
+from edgespec.bench.overlap import Position, overlap, summarise
+from edgespec.bench.records import PLAIN, Answer, Arm, CostCurve, Overlap, Record, RoundRecord, Run
+from edgespec.bench.runner import Progress, Rival, Runner
+from edgespec.bench.suites import Prompt
+from edgespec.bench.synthetic import synthetic
+from edgespec.drafters.model import ModelDrafter
+from edgespec.engine import Engine
+from edgespec.errors import Interrupted, UsageError
+from edgespec.llama import Context
+from edgespec.llama.library import library
+from edgespec.protocols import LanguageModel
+from edgespec.settings import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to measure. `synthetic`: accept drafted tokens by chance with this probability, for times alone."""
+
+    suite: str = "quick"
+    repeats: int = 2
+    curve: bool = True
+    overlap: bool = False
+    synthetic: float | None = None
+
+
+class Experiment:
+    """Measures an engine's `arms`, and `peers`, on `prompts`; yields records and progress as they come.
+
+    Raises UsageError where the plan asks for what this engine cannot give.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        arms: Sequence[Contender],
+        prompts: Sequence[Prompt],
+        request: Request,
+        plan: Plan,
+        peers: Sequence[Rival] = (),
+    ) -> None:
+        self._engine = engine
+        self._prompts = list(prompts)
+        self._plan = plan
+        self._draft = draft_model(engine)
+        if plan.overlap and self._draft is None:
+            raise UsageError("--overlap compares the target with a draft model: give --draft.")
+        if plan.synthetic is not None:
+            request = _endless(request, engine)
+        self._request = request
+        self._arms = [*(contender.arm for contender in arms), *(Arm(peer.name, "peer") for peer in peers)]
+        self._runner = Runner(
+            engine, arms, prompts, request, repeats=plan.repeats, peers=peers, judged=plan.synthetic is None
+        )
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End it, from any thread; what was measured stays."""
+        self._stopped = True
+        self._runner.stop()
+
+    def records(self) -> Iterator[Record | Progress]:
+        yield self._described()
+        own, said, ours = self._engine.judge, dict[str, tuple[str, list[int]]](), list[float]()
+        if self._plan.synthetic is not None:
+            self._engine.judge = synthetic(self._plan.synthetic, self._engine.vocabulary.end_tokens)
+        try:
+            for item in self._runner.run():
+                if isinstance(item, Answer) and item.arm == PLAIN:
+                    said.setdefault(item.prompt, (item.kind, list(item.tokens)))
+                elif isinstance(item, RoundRecord) and item.drafted:
+                    ours.append(item.seconds - item.draft_seconds - item.verify_seconds)
+                yield item
+            if self._plan.curve and said:
+                yield from self._curve([token for _, tokens in said.values() for token in tokens], ours)
+            if self._plan.overlap and self._draft is not None:
+                yield from self._overlaps(self._draft, said)
+        except Interrupted:
+            return  # stopped in the midst of a pass
+        finally:
+            self._engine.judge = own
+
+    def _curve(self, tokens: Sequence[int], ours: Sequence[float]) -> Iterator[CostCurve | Progress]:
+        if self._stopped:
+            return
+        yield Progress("measuring the cost curve", 0, 1)
+        with self._engine.bare():
+            curve = measure_curve(self._engine.target, self._draft, tokens, widths=WIDTHS)
+        yield replace(curve, ours=median(ours) if ours else 0.0)
+
+    def _overlaps(
+        self, draft: LanguageModel, said: dict[str, tuple[str, list[int]]]
+    ) -> Iterator[Overlap | Progress]:  # fmt: skip
+        positions: dict[str, list[Position]] = {}
+        first_turns = [prompt for prompt in self._prompts if prompt.id in said]
+        for done, prompt in enumerate(first_turns):
+            if self._stopped:
+                break
+            yield Progress(f"comparing draft and target on {prompt.id}", done, len(first_turns))
+            kind, answer = said[prompt.id]
+            if answer:
+                tokens = self._runner.tokens(prompt)
+                with self._engine.bare():
+                    found = overlap(self._engine.target, draft, tokens, answer, self._request.sampling)
+                positions.setdefault(kind, []).extend(found)
+        yield from summarise(positions, self._request.sampling.temperature)
+
+    def _described(self) -> Run:
+        about, request = self._engine.about, self._request
+        settings: dict[str, Any] = {
+            "suite": self._plan.suite,
+            "prompts": len(self._prompts),
+            "repeat": self._plan.repeats,
+            "max_tokens": request.max_tokens,
+            "temperature": request.sampling.temperature,
+            "seed": request.seed,
+            "verify": request.verify,
+            "ctx": self._engine.n_ctx,
+            "policy": about.policy,
+        }
+        if isinstance(self._engine.target, Context):
+            settings["threads"] = self._engine.target.threads
+        return Run(
+            arms=tuple(self._arms),
+            target=_short(about.target),
+            draft=_short(about.draft) if self._draft is not None and about.draft is not None else None,
+            pair=about.pair,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            machine=hardware.machine(),
+            versions=versions(),
+            settings=settings,
+            synthetic=self._plan.synthetic,
+        )
+
+
+def draft_model(engine: Engine) -> LanguageModel | None:
+    """The draft model of an engine that has one."""
+    drafter = engine.drafters.get("model")
+    return drafter.model if isinstance(drafter, ModelDrafter) else None
+
+
+def versions() -> dict[str, str]:
+    """Of everything that a speed depends on."""
+    found = {"edgespec": edgespec.__version__, "python": platform.python_version()}
+    llama = library()
+    build = llama.build
+    made = ", ".join(str(build[name]) for name in ("backend", "compiler") if build.get(name))
+    return found | {"llama-cpp-python": llama.version, "build": f"{llama.build_id()} ({made or 'of unknown making'})"}
+
+
+def _endless(request: Request, engine: Engine) -> Request:
+    """The request for answers that never end by themselves: texts without meaning would end at random."""
+    forbidden = tuple((token, -float("inf")) for token in engine.vocabulary.end_tokens)
+    return request.having(logit_bias=(*request.sampling.logit_bias, *forbidden))
+
+
+def _short(reference: str) -> str:
+    """A model's reference without a folder of somebody's machine."""
+    return reference.replace("\\", "/").rsplit("/", 1)[-1] if reference.endswith(".gguf") else reference

@@ -1,0 +1,42 @@
+"""`edgespec bench report`: what earlier runs measured, printed, compared, drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgespec.cli.options import OUTPUT, option, options
+
+
+@click.command("report")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@option("--plot", help="Draw the figures of the first file (.png, .svg).", type=click.Path(path_type=Path))
+@option("--markdown", is_flag=True, help="Print tables for a README or an issue.")
+@option("--price-per-hour", help="What the machine costs in an hour.", type=click.FloatRange(min=0.0))
+@options(OUTPUT)
+def command(
+    files: tuple[Path, ...], plot: Path | None, markdown: bool, price_per_hour: float | None, verbose: bool, quiet: bool
+) -> None:
+    """Print what FILES of --json hold; of several, also what they have in common."""
+    from edgespec.bench.figures import figures
+    from edgespec.bench.records import gather, read_lines
+    from edgespec.bench.report import as_markdown, compare
+    from edgespec.cli.bench.show import show
+
+    runs = [gather(read_lines(path)) for path in files]
+    for run in runs:
+        found = figures(run, price_per_hour)
+        if markdown:
+            click.echo(as_markdown(run, found))
+        else:
+            show(run, found)
+    if len(runs) > 1:
+        from rich.console import Console
+
+        Console().print(compare(runs))
+    if plot is not None:
+        from edgespec.bench.plots import plot as draw
+
+        draw(runs[0], figures(runs[0], price_per_hour), plot)
+        click.echo(f"Drawn into {plot}.", err=True)
