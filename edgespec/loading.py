@@ -117,6 +117,8 @@ def load(
                 names.target,
                 names.draft if "model" in drafters else None,
                 names.pair,
+                target_file=str(target_path),
+                draft_file=str(draft_path) if "model" in drafters else None,
                 invariant_below=proof.invariant_below,
                 width_noise=proof.width_noise,
             ),

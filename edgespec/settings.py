@@ -140,13 +140,16 @@ MODEL_DEFAULTS = ModelSettings()
 class About:
     """What an engine was made of, for reports: the pair's name if it came by one, and the models' names or paths.
 
-    With fewer than `invariant_below` tokens cached the target's logits do not depend on a pass's width; elsewhere they
-    differ by about `width_noise` (a standard deviation, in logits).
+    `target_file` and `draft_file` are where these lie. With fewer than `invariant_below` tokens cached the target's
+    logits do not depend on a pass's width; elsewhere they differ by about `width_noise`, in
+    logits (a standard deviation).
     """
 
     target: str
     draft: str | None = None
     pair: str | None = None
     policy: str = "fixed"
+    target_file: str | None = None
+    draft_file: str | None = None
     invariant_below: int = 0
     width_noise: float = 0.0

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgespec.bench.curve import break_even, cost
+from edgespec.bench.curve import DrafterKind, break_even, cost
 from edgespec.bench.figures import Figures
 from edgespec.bench.records import Arm, CostCurve, Measurements, Run
 from edgespec.bench.sheets import WIDEST, clean
@@ -186,8 +186,9 @@ def _cost_panel(axes: Axes, curve: CostCurve) -> None:
 def _even_panel(axes: Axes, curve: CostCurve, arms: Mapping[Arm, Look]) -> None:
     """The acceptance from which drafting k tokens pays, by drafter, which looks like its arm."""
     lengths = [width - 1 for width in curve.widths if width > 1]
+    usual_looks: dict[DrafterKind, Look] = {"ngram": (COLOURS[2], "D"), "model": (COLOURS[1], "s")}
     looks = []
-    for drafter, usual in (("ngram", (COLOURS[2], "D")), ("model", (COLOURS[1], "s"))):
+    for drafter, usual in usual_looks.items():
         if drafter == "model" and curve.draft_step is None:
             continue
         look = next((look for arm, look in arms.items() if arm.name.startswith(f"{drafter}:")), usual)
@@ -199,7 +200,7 @@ def _even_panel(axes: Axes, curve: CostCurve, arms: Mapping[Arm, Look]) -> None:
         looks.append((drafter, *look, "-"))
     axes.set_ylim(0, 108)
     axes.set_xlim(0, max(lengths) + 1)
-    _title(axes, "From where drafting pays", "acceptance in %; ×: never")
+    _title(axes, "From where drafting pays", "how likely each drafted token must be accepted, in %; ×: never")
     axes.set_xlabel("tokens drafted, k", fontsize=SMALL, color=INK)
     _legend(axes, looks)
 

@@ -38,6 +38,9 @@ class Rival(Protocol):
 
     def answer(self, prompt: Prompt, request: Request, repeat: int, place: int, cold: bool) -> Answer: ...
 
+    def cancel(self) -> None:
+        """End the answer in progress, and those to come; from any thread."""
+
 
 class Runner:
     """Runs `arms` (plain is the first) and `peers` over `prompts`, `repeats` times.
@@ -78,6 +81,8 @@ class Runner:
         """End the run, from any thread; the answer in progress is thrown away."""
         self._stopped.set()
         self._engine.cancel()
+        for peer in self._peers:
+            peer.cancel()
 
     def run(self) -> Iterator[Record | Progress]:
         """The run's answers, rounds and forks as they come, with progress between them."""
@@ -104,6 +109,9 @@ class Runner:
             if not self._stopped.is_set():
                 self._engine.policy = arm.policy
                 self._ask(self.tokens(self._prompts[0]), request)
+        for peer in self._peers:
+            if not self._stopped.is_set():
+                peer.answer(self._prompts[0], request, 0, 0, True)
 
     def _turns(self, prompt: Prompt) -> Iterator[Prompt]:
         """A prompt and its further turns, each as a prompt of its own that follows plain's answer to the one before."""
@@ -116,7 +124,7 @@ class Runner:
 
     def _block(self, prompt: Prompt, repeat: int, block: int) -> Iterator[Record | Progress]:
         contenders: list[Contender | Rival] = [*self._arms, *self._peers]
-        turn = block % len(contenders)
+        turn = (block + repeat) % len(contenders)  # in another place each time that it is asked, too
         answers: list[Answer] = []
         for place, contender in enumerate(contenders[turn:] + contenders[:turn]):
             if self._stopped.is_set():

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from rich.text import Text
 
-from edgespec.bench.curve import break_even, cost, speedup_at
+from edgespec.bench.curve import DrafterKind, break_even, cost, speedup_at
 from edgespec.bench.figures import Figures, Speedup
 from edgespec.bench.records import PLAIN, Arm, CostCurve, Fork, Overlap, Run
 from edgespec.bench.sheets import Sheet, clean
@@ -110,7 +110,7 @@ def no_ties(forks: Sequence[Fork], run: Run) -> Sheet:
 
 def curve(measured: CostCurve, run: Run) -> Sheet:
     """What a target pass costs by its width, and what drafting so many tokens could give."""
-    drafters = ["ngram"] if measured.draft_step is None else ["model", "ngram"]
+    drafters: list[DrafterKind] = ["ngram"] if measured.draft_step is None else ["model", "ngram"]
     first = cost(measured, 1)
     rows = []
     for width, seconds in zip(measured.widths, measured.seconds, strict=True):
@@ -205,6 +205,6 @@ def _saving(figures: Figures, plain: Figures | None) -> str | None:
     return f"{1 - figures.cost_per_million / plain.cost_per_million:.0%}"
 
 
-def _gains(measured: CostCurve, k: int, drafter: str) -> list[str]:
+def _gains(measured: CostCurve, k: int, drafter: DrafterKind) -> list[str]:
     needed = break_even(measured, k, drafter)
     return ["never" if needed is None else f"{needed:.0%}", f"{speedup_at(measured, k, drafter, 1.0):.2f}×"]

@@ -53,14 +53,14 @@ BENCH = (
 
 @click.group("bench", invoke_without_command=True)
 @options(BENCH, PAIR, LOADING, ANSWER, OUTPUT)
-@click.pass_context
-def command(ctx: click.Context, **_: Any) -> None:
+def command(**_: Any) -> None:
     """Find out what drafting gives on this machine, for your pair and your kind of text.
 
     Every prompt is answered in several ways, one after the other on the same load, so that what else happens on the
     machine hits all of them alike. Speed-ups are medians of paired ratios, with 95 % intervals. Temperature is 0 and
     answers have 128 tokens where nothing else is said. Ctrl-C ends the run and reports what was measured.
     """
+    ctx = click.get_current_context()
     if ctx.invoked_subcommand is None:
         from edgespec.cli.bench.session import Session
 

@@ -22,21 +22,19 @@ def command(
     from edgespec.bench.figures import figures
     from edgespec.bench.records import gather, read_lines
     from edgespec.bench.report import as_markdown, compare
-    from edgespec.cli.bench.show import show
+    from edgespec.cli.bench.show import console, show
 
-    runs = [gather(read_lines(path)) for path in files]
-    for run in runs:
-        found = figures(run, price_per_hour)
+    measured = [gather(read_lines(path)) for path in files]
+    runs = [(run, figures(run, price_per_hour)) for run in measured]
+    for run, found in runs:
         if markdown:
             click.echo(as_markdown(run, found))
         else:
             show(run, found)
-    if len(runs) > 1:
-        from rich.console import Console
-
-        Console().print(compare(runs))
+    if len(runs) > 1 and not markdown:
+        console().print(compare(runs, console().width))
     if plot is not None:
         from edgespec.bench.plots import plot as draw
 
-        draw(runs[0], figures(runs[0], price_per_hour), plot)
+        draw(*runs[0], plot)
         click.echo(f"Drawn into {plot}.", err=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from edgespec.bench import arms
 from edgespec.bench.experiment import Experiment, Plan
 from edgespec.bench.figures import figures
-from edgespec.bench.peers import open_peer, parse_peer
-from edgespec.bench.plots import plot, refuse_unless_possible
+from edgespec.bench.peers import PeerArm, PeerSpec, open_peer, parse_peer
+from edgespec.bench.plots import check, plot
 from edgespec.bench.records import Answer, Measurements, Record, RoundRecord, gather, to_line
 from edgespec.bench.runner import Progress
 from edgespec.bench.suites import open_suite
@@ -22,6 +22,7 @@ from edgespec.cli import INTERRUPTED
 from edgespec.cli.bench.show import show
 from edgespec.cli.console import Console, cancellable
 from edgespec.cli.options import ANSWER, LOADING, PAIR, given
+from edgespec.engine import Engine
 from edgespec.errors import UsageError
 from edgespec.events import Loading
 from edgespec.loading import load
@@ -44,7 +45,7 @@ class Session:
         asked = self._asked
         Request().having(**self._answer)  # what is wrong should be said before a model is loaded
         if asked["plot"] is not None:
-            refuse_unless_possible(asked["plot"])
+            check(asked["plot"])
         with ExitStack() as stack:
             console = stack.enter_context(Console(quiet=asked["quiet"], verbose=asked["verbose"]))
             measured = self._measured(stack, console)
@@ -78,9 +79,7 @@ class Session:
         engine = stack.enter_context(load(on_event=console.tell, **self._loading))
         names = asked["arms"].split(",") if asked["arms"] else arms.default_arms(engine.drafters)
         contenders = arms.contenders(names, engine.drafters, engine.policy)
-        peers = [
-            stack.enter_context(open_peer(spec, engine=engine, say=console.say)) for spec in specs
-        ]  # fmt: skip
+        peers = [self._peer(stack, spec, engine, console) for spec in specs]
         plan = Plan(
             suite=Path(asked["suite"]).name,
             repeats=asked["repeat"],
@@ -107,6 +106,12 @@ class Session:
                 if isinstance(item, Answer):
                     console.detail(_line(item))
         return gather(records)
+
+    def _peer(self, stack: ExitStack, spec: PeerSpec, engine: Engine, console: Console) -> PeerArm:
+        """Another program, started where it must be, whose tokens are counted as ours are."""
+        target = engine.about.target_file or engine.about.target
+        peer = stack.enter_context(open_peer(spec, target=target, draft=engine.about.draft_file, say=console.say))
+        return PeerArm(peer, partial(engine.vocabulary.tokenize, add_special=False))
 
 
 class _Keeper:
