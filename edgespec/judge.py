@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -81,15 +81,23 @@ class Judge:
                 return sampling.argmax(rows[i], self._sampling, self._window(draft.tokens[:i]))
             return sampling.keyed_draw(p(i), self.seed, len(self._history) + i)
 
-        certain = all(q is None for q in draft.q)
-        if self.rule in ("argmax", "match") or (self._auto and certain):
-            verdict = verify.match(draft.tokens, own)
-        else:
-            verdict = (verify.block if self.rule == "block" else verify.token)(draft, p, self._stream)
+        verdict = self._verified(draft, p, own)
         if draft.tokens and self._first is not None:
             self._learn(looked_at[0], self._first, draft.tokens[0] if verdict.accepted else verdict.token)
         self._first = None
         return verdict
+
+    def _verified(self, draft: Draft, p: Callable[[int], Distribution], own: Callable[[int], int]) -> verify.Verdict:
+        """Apply the rule: `p` is what the target says at a row, `own` what it chooses there; asked for in order."""
+        rule = self._rule_for(draft)
+        if rule in ("argmax", "match"):
+            return verify.match(draft.tokens, own)
+        return (verify.block if rule == "block" else verify.token)(draft, p, self._stream)
+
+    def _rule_for(self, draft: Draft) -> VerifyRule:
+        """What judges a draft: where all of it is certain, each rule accepts as much and `match` is quickest."""
+        certain = self._auto and all(q is None for q in draft.q)
+        return "match" if certain and self.rule != "argmax" else self.rule
 
     def _learn(self, p: Distribution, q: Distribution, emitted: int) -> None:
         """Tell how both ways of drafting would have fared with the draft's first token, whichever was used."""

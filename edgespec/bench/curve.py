@@ -30,17 +30,22 @@ def measure_curve(
     clock: Callable[[], float] = time.perf_counter,
     tell: Callable[[float], None] = lambda fraction: None,
 ) -> CostCurve:
-    """Time passes of several widths behind `context` cached tokens, on models whose caches are empty and stay so.
+    """Time passes of several widths behind `context` cached tokens; both caches are emptied first, and empty after.
 
-    Each sweep times every width beside passes over one token, forwards and backwards by turns, and only ratios to
-    these are kept: their medians, times the median pass over one token. So a level that drifts does not bend the curve.
-    `tokens` is some text (repeated where it is too short).
+    Each sweep times every width, and a step of the draft, between two passes over one token, forwards and backwards by
+    turns, and only ratios to these are kept: their medians, times the median pass over one token. So a level that
+    drifts does not bend the curve. `tokens` is some text, repeated where it is too short. Widths that the target cannot
+    take are left out, 1 is always there; the context is less where a model's is too short. `tell` hears what part is
+    done. Raises UsageError where a model cannot take tokens back, and what `decode` raises.
     """
-    most = min(target.n_batch, target.n_outputs, target.n_ctx - 1)
-    widths = [width for width in widths if width <= most]
-    context = min(context, target.n_ctx - max(widths), draft.n_ctx - 1 if draft is not None else context)
-    text = list(islice(cycle(tokens), context + max(widths)))
     models = [model for model in (target, draft) if model is not None]
+    if not all(model.can_trim for model in models):
+        raise UsageError("The cost curve needs models that can take tokens back: leave it out (--no-curve).")
+    most = min(target.n_batch, target.n_outputs, target.n_ctx - 1)
+    widths = sorted({1, *(width for width in widths if 1 <= width <= most)})
+    context = min(context, target.n_ctx - widths[-1], *(model.n_ctx - 1 for model in models))
+    known = min(model.n_vocab for model in models)
+    text = [token if token < known else 0 for token in islice(cycle(tokens or (0,)), context + widths[-1])]
 
     def seconds(model: LanguageModel, width: int) -> float:
         started = clock()
@@ -66,25 +71,26 @@ def measure_curve(
             for width in widths if sweep % 2 == 0 else widths[::-1]:
                 before = seconds(target, 1)
                 wide = seconds(target, width)
+                step = seconds(draft, 1) if draft is not None else None
                 one = (before + seconds(target, 1)) / 2.0
                 ones.append(one)
                 ratios[width].append(wide / one)
-                if draft is not None:
-                    steps.append(seconds(draft, 1) / one)
+                if step is not None:
+                    steps.append(step / one)
+        tell(1.0)
     finally:
         for model in models:
             model.trim(0)
     level = median(ones)
-    return CostCurve(
-        context,
-        tuple(widths),
-        tuple(level if width == 1 else level * median(ratios[width]) for width in widths),
-        level * median(steps) if steps else None,
-    )
+    seconds_of = {width: level * median(ratios[width]) for width in widths} | {1: level}
+    return CostCurve(context, tuple(widths), tuple(seconds_of.values()), level * median(steps) if steps else None)
 
 
 def cost(curve: CostCurve, n: int) -> float:
-    """v(n), the seconds of a target pass over `n` tokens, between measured widths by a straight line."""
+    """v(n), the seconds of a target pass over `n` tokens, between measured widths by a straight line.
+
+    Raises UsageError beyond them.
+    """
     if not curve.widths or not curve.widths[0] <= n <= curve.widths[-1]:
         raise UsageError(f"The cost curve has no pass over {n} tokens.")
     at = next(i for i, width in enumerate(curve.widths) if width >= n)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import median
@@ -12,10 +13,10 @@ from typing import Any
 import edgespec
 from edgespec import hardware
 from edgespec.bench.arms import Contender
-from edgespec.bench.curve import WIDTHS, measure_curve
+from edgespec.bench.curve import measure_curve
 from edgespec.bench.overlap import Position, overlap, summarise
-from edgespec.bench.records import PLAIN, Answer, Arm, CostCurve, Overlap, Record, RoundRecord, Run
-from edgespec.bench.runner import Progress, Rival, Runner
+from edgespec.bench.records import PLAIN, Answer, Arm, CostCurve, Overlap, RoundRecord, Run
+from edgespec.bench.runner import Item, Progress, Rival, Runner
 from edgespec.bench.suites import Prompt
 from edgespec.bench.synthetic import synthetic
 from edgespec.drafters.model import ModelDrafter
@@ -52,6 +53,8 @@ class Experiment:
         request: Request,
         plan: Plan,
         peers: Sequence[Rival] = (),
+        *,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._engine = engine
         self._prompts = list(prompts)
@@ -63,17 +66,25 @@ class Experiment:
             request = _endless(request, engine)
         self._request = request
         self._arms = [*(contender.arm for contender in arms), *(Arm(peer.name, "peer") for peer in peers)]
+        self._clock = clock
         self._runner = Runner(
-            engine, arms, prompts, request, repeats=plan.repeats, peers=peers, judged=plan.synthetic is None
+            engine,
+            arms,
+            prompts,
+            request,
+            repeats=plan.repeats,
+            peers=peers,
+            judged=plan.synthetic is None,
+            clock=clock,
         )
         self._stopped = False
 
     def stop(self) -> None:
-        """End it, from any thread; what was measured stays."""
+        """End it, from any thread; what was measured stays. The curve in progress is given up."""
         self._stopped = True
         self._runner.stop()
 
-    def records(self) -> Iterator[Record | Progress]:
+    def records(self) -> Iterator[Item]:
         yield self._described()
         own, said, ours = self._engine.judge, dict[str, tuple[str, list[int]]](), list[float]()
         if self._plan.synthetic is not None:
@@ -99,7 +110,7 @@ class Experiment:
             return
         yield Progress("measuring the cost curve", 0, 1)
         with self._engine.bare():
-            curve = measure_curve(self._engine.target, self._draft, tokens, widths=WIDTHS)
+            curve = measure_curve(self._engine.target, self._draft, tokens, clock=self._clock)
         yield replace(curve, ours=median(ours) if ours else 0.0)
 
     def _overlaps(

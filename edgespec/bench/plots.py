@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ def check(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"A plot goes into a file that ends in .png or .svg: {path.name} does not.")
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError("Plots need matplotlib: install edgespec[plot].")
+        raise UsageError(f"Plots need matplotlib: install it with {sys.executable} -m pip install matplotlib.")
 
 
 def plot(measurements: Measurements, figures: Sequence[Figures], path: Path) -> None:

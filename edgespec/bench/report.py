@@ -18,6 +18,7 @@ from edgespec.bench.sheets import Sheet, clean, draw, escaped, markdown
 from edgespec.bench.tables import (
     SIGNS,
     Index,
+    by_kind,
     curve,
     each_arm,
     kind_of,
@@ -36,13 +37,18 @@ BARE = ("processor", "features", "gpus", "system", "build")
 COUNTED = ("cores", "memory", "prompts")
 
 
-def report(measurements: Measurements, figures: Sequence[Figures], width: int = 100) -> Group:
-    """All that was measured, in lines of at most `width` cells. What was not measured is left out."""
+def report(
+    measurements: Measurements, figures: Sequence[Figures], width: int = 100, *, each_kind: bool = False
+) -> Group:
+    """All that was measured, in lines of at most `width` cells. What was not measured is left out.
+
+    `each_kind` adds the table of the arms on each kind to the one over all.
+    """
     run = measurements.run
     parts: list[RenderableType] = [_heading(measurements, figures), Text()]
     if not any(figure.answers for figure in figures):
         parts += [Text(NO_ANSWERS), Text()]
-    parts += [draw(sheet, width) for sheet in _on_answers(measurements, figures)]
+    parts += [draw(sheet, width) for sheet in _on_answers(measurements, figures, each_kind)]
     if measurements.forks:
         parts += [_forks(measurements.forks), Text()]
     if any(not fork.honest for fork in measurements.forks):
@@ -104,12 +110,17 @@ def _index(figures: Sequence[Figures]) -> Index:
     return {(figure.arm, figure.kind): figure for figure in figures}
 
 
-def _on_answers(measurements: Measurements, figures: Sequence[Figures]) -> Iterator[Sheet]:
+def _on_answers(measurements: Measurements, figures: Sequence[Figures], each_kind: bool = False) -> Iterator[Sheet]:
     index, run = _index(figures), measurements.run
     arms = [arm for arm in run.arms if (arm.name, None) in index and index[arm.name, None].answers]
     if arms:
         yield speeds(index, arms, run)
         yield each_arm(index, arms, run)
+        kinds = list(dict.fromkeys(kind for _, kind in index if kind is not None))
+        if len(kinds) > 1:
+            yield by_kind(index, arms, run)
+        for kind in kinds if each_kind else ():
+            yield each_arm(index, arms, run, kind)
         if any(index[arm.name, None].drafted_per_position for arm in arms):
             yield positions(index, arms, run)
 

@@ -14,7 +14,8 @@ from edgespec.bench.exactness import TIMES_NOISE, candidates, gap, parting
 from edgespec.bench.records import PLAIN, Answer, Fork, Record, RoundRecord
 from edgespec.bench.suites import Prompt
 from edgespec.engine import Engine
-from edgespec.events import Done, RoundDone
+from edgespec.errors import PeerFailed, PromptTooLong
+from edgespec.events import Done, Notice, RoundDone
 from edgespec.settings import Request
 
 WARM_UP_TOKENS = 12
@@ -28,6 +29,9 @@ class Progress:
     done: int
     total: int
     left: float | None = None
+
+
+Item = Record | Progress | Notice
 
 
 class Rival(Protocol):
@@ -84,12 +88,15 @@ class Runner:
         for peer in self._peers:
             peer.cancel()
 
-    def run(self) -> Iterator[Record | Progress]:
-        """The run's answers, rounds and forks as they come, with progress between them."""
+    def run(self) -> Iterator[Item]:
+        """The run's answers, rounds and forks as they come, with progress between them.
+
+        A prompt that does not fit the context is left out, and so is a peer from where it fails on; a Notice says so.
+        """
         own = self._engine.policy
         try:
             yield Progress("warming up", 0, self._total)
-            self._warm_up()
+            yield from self._warm_up()
             self._started = self._clock()
             block = 0
             for repeat in range(self._repeats):
@@ -102,16 +109,19 @@ class Runner:
         finally:
             self._engine.policy = own
 
-    def _warm_up(self) -> None:
+    def _warm_up(self) -> Iterator[Notice]:
         """Each arm's shapes once, uncounted."""
         request = replace(self._request, max_tokens=min(WARM_UP_TOKENS, self._request.max_tokens or WARM_UP_TOKENS))
         for arm in self._arms:
             if not self._stopped.is_set():
                 self._engine.policy = arm.policy
                 self._ask(self.tokens(self._prompts[0]), request)
-        for peer in self._peers:
+        for peer in list(self._peers):
             if not self._stopped.is_set():
-                peer.answer(self._prompts[0], request, 0, 0, True)
+                try:
+                    peer.answer(self._prompts[0], request, 0, 0, True)
+                except PeerFailed as error:
+                    yield self._dismissed(peer, error)
 
     def _turns(self, prompt: Prompt) -> Iterator[Prompt]:
         """A prompt and its further turns, each as a prompt of its own that follows plain's answer to the one before."""
@@ -122,7 +132,7 @@ class Runner:
             prompt = replace(prompt, id=f"{prompt.id.split('#')[0]}#{number}", messages=messages)
             yield prompt
 
-    def _block(self, prompt: Prompt, repeat: int, block: int) -> Iterator[Record | Progress]:
+    def _block(self, prompt: Prompt, repeat: int, block: int) -> Iterator[Item]:
         contenders: list[Contender | Rival] = [*self._arms, *self._peers]
         turn = (block + repeat) % len(contenders)  # in another place each time that it is asked, too
         answers: list[Answer] = []
@@ -131,12 +141,15 @@ class Runner:
                 return
             name = contender.arm.name if isinstance(contender, Contender) else contender.name
             yield Progress(f"{prompt.id} · {name}", self._done, self._total, self._left())
-            if isinstance(contender, Contender):
-                self._engine.forget(drafts_only=repeat > 0)
-                self._engine.policy = contender.policy
-                answer, rounds = self._own(prompt, contender.arm.name, repeat, place)
-            else:
-                answer, rounds = contender.answer(prompt, self._request, repeat, place, repeat == 0), []
+            try:
+                answer, rounds = self._asked(contender, prompt, repeat, place)
+            except PromptTooLong as error:
+                self._total -= len(contenders)
+                yield Notice(f"{prompt.id} is left out: {error}")
+                return
+            except PeerFailed as error:
+                yield self._dismissed(contender, error)
+                continue
             if self._stopped.is_set() or answer.finish_reason == "cancelled":
                 return
             self._done += 1
@@ -147,6 +160,20 @@ class Runner:
             yield from rounds
         if self._judged:
             yield from self.parted(prompt, answers)
+
+    def _asked(
+        self, contender: Contender | Rival, prompt: Prompt, repeat: int, place: int
+    ) -> tuple[Answer, list[RoundRecord]]:
+        if not isinstance(contender, Contender):
+            return contender.answer(prompt, self._request, repeat, place, repeat == 0), []
+        self._engine.forget(drafts_only=repeat > 0)
+        self._engine.policy = contender.policy
+        return self._own(prompt, contender.arm.name, repeat, place)
+
+    def _dismissed(self, contender: Contender | Rival, error: PeerFailed) -> Notice:
+        """Go on without a peer that failed: an hour's measurement is not lost for it."""
+        self._peers = [peer for peer in self._peers if peer is not contender]
+        return Notice(f"It is left out from here on: {error}")
 
     def _left(self) -> float | None:
         return (self._clock() - self._started) / self._done * (self._total - self._done) if self._done else None

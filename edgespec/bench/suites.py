@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from edgespec.errors import UsageError
+from edgespec.errors import SourceError, UsageError
 from edgespec.folders import cache_folder
 from edgespec.protocols import Message
 
@@ -23,8 +26,9 @@ PUBLIC = {
 """Suites that are fetched once, from where their authors keep them."""
 
 YOURS = "yours"
-_ASKED = ("prompt", "question", "instruction", "text")
-_PATIENCE = 30.0
+_ASKED = ("prompt", "text", "question", "instruction")
+_ROLES = ("system", "user", "assistant")
+_PATIENCE = 30.0  # seconds without a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +57,14 @@ def open_suite(
     """The prompts of a suite by name, or of a file; only those of `kinds`, and at most `limit` of each kind.
 
     A file has a prompt on each line: JSON in the format of Spec-Bench (`turns`, `category`), of HumanEval (`task_id`,
-    `prompt`: continued as it stands), of our own (`messages`, with `id` and `kind` if wanted), or with a `prompt` (with
-    `raw` true: continued as it stands); anything else is plain text. Raises UsageError.
+    `prompt`: continued as it stands), of our own (`messages`, with `id` and `kind` if wanted), or with a `prompt`,
+    `text`, `question` or `instruction` (with `raw` true: continued as it stands). A file that does not begin with { is
+    plain text, so that a prompt of several lines must be written as JSON. gzip is undone. A public suite is fetched the
+    first time, which `say` tells, unless `offline`.
+    Raises UsageError for what cannot be read as prompts, SourceError where a suite cannot be had.
     """
-    prompts = _told_apart(_prompts(_text(name, offline, say), name))
+    where, text = _opened(name, offline, say)
+    prompts = _told_apart(_prompts(text, where))
     if not prompts:
         raise UsageError(f"{name} has no prompts: write one on each line.")
     known = dict.fromkeys(prompt.kind for prompt in prompts)
@@ -71,82 +79,139 @@ def open_suite(
     return chosen
 
 
-def _text(name: str, offline: bool, say: Callable[[str], None]) -> str:
+def _opened(name: str, offline: bool, say: Callable[[str], None]) -> tuple[str, str]:
+    """What to call a suite in a sentence, and its text."""
     if name == "quick":
-        return (files("edgespec.bench") / "quick.jsonl").read_text(encoding="utf-8")
-    path = _fetched(name, offline, say) if name in PUBLIC else Path(name).expanduser()
+        return name, (files("edgespec.bench") / "quick.jsonl").read_text(encoding="utf-8")
+    path = _kept(name, offline, say) if name in PUBLIC else Path(name).expanduser()
     try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+        return str(path), _text(path.read_bytes())
     except FileNotFoundError as error:
         suites = ", ".join(["quick", *PUBLIC])
         raise UsageError(f"There is no file {path}: name a file of prompts, or a suite ({suites}).") from error
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as prompts ({error}): it must be UTF-8 text.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read ({reason}): prompts are kept in a file of UTF-8 text.") from error
 
 
-def _fetched(name: str, offline: bool, say: Callable[[str], None]) -> Path:
+def _text(content: bytes) -> str:
+    """A file's text, unpacked where it is packed. Raises ValueError."""
+    try:
+        return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+
+
+def _kept(name: str, offline: bool, say: Callable[[str], None]) -> Path:
     """The file of a public suite, fetched if it is not here."""
-    url = PUBLIC[name]
-    path = cache_folder() / "suites" / url.rsplit("/", 1)[-1]
+    path, url = cache_folder() / "suites" / f"{name}.jsonl", PUBLIC[name]
     if path.exists():
         return path
     if offline:
-        raise UsageError(f"{name} is not on this machine and --offline forbids fetching it: give its file's path.")
-    from urllib.request import urlopen
+        raise SourceError(f"{name} is not on this machine: leave out --offline to fetch it, or give a file's path.")
+    from edgespec.models.hub.attended import Late
+    from edgespec.models.hub.failures import FAILURES
 
-    say(f"fetching {name} from {url}")
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    say(f"Fetching {name} from {url}")
+    try:
+        text = _text(_downloaded(url))
+        if not [_prompt(line, number) for number, line in _lines(text)]:  # nor a page that asks to log in, which raises
+            raise ValueError("nothing came")
+    except (*FAILURES, Late) as error:
+        reason = " ".join(str(error).split()).rstrip(".") or "no answer"
+        raise SourceError(
+            f"{name} could not be fetched from {url} ({reason}): check the network, or give the path of its file."
+        ) from error
+    part = path.with_name(f"{name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with urlopen(url, timeout=_PATIENCE) as response:
-            part.write_bytes(response.read())
+        part.write_text(text, encoding="utf-8", newline="")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        reason = getattr(error, "reason", None) or error
-        raise UsageError(f"{name} could not be fetched from {url} ({reason}): give its file's path instead.") from error
+        raise SourceError(
+            f"{name} cannot be kept in {path.parent} ({error.strerror}): make room there, or set EDGESPEC_CACHE to "
+            "another folder."
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
     return path
 
 
-def _prompts(text: str, name: str) -> Iterator[Prompt]:
-    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not lines or not lines[0][1].startswith("{"):
-        yield from (Prompt(f"{YOURS}/{number}", YOURS, (_user(line),)) for number, line in lines)
-        return
-    for number, line in lines:
+def _downloaded(url: str) -> bytes:
+    """What lies at an address. Through huggingface-hub's session, whose certificates and proxies hold for models."""
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # see models/hub/client.py
+
+    from edgespec.models.hub.attended import attended
+
+    def blocks() -> Iterator[bytes]:
+        with get_session().stream("GET", url, timeout=_PATIENCE, follow_redirects=True) as response:
+            if response.status_code != 200:
+                raise ValueError(f"status {response.status_code}")
+            yield from response.iter_bytes()
+
+    return b"".join(attended(blocks, lambda: None, _PATIENCE, "edgespec-suite"))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that hold something, with their numbers; what else JSON may hold ends no line."""
+    return ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def _prompts(text: str, where: str) -> Iterator[Prompt]:
+    start = text.lstrip()[:1]
+    if start == "[" and where.endswith(".json"):
+        raise UsageError(f"{where} is one list of JSON: write an object on each line, without the list.")
+    for number, line in _lines(text):
         try:
-            yield _prompt(json.loads(line), number)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"Line {number} of {name} is no prompt ({error}): see edgespec bench --help.") from error
+            yield _prompt(line, number) if start == "{" else Prompt(f"{YOURS}/{number}", YOURS, (_user(line),))
+        except ValueError as error:
+            raise UsageError(
+                f"Line {number} of {where} is no prompt ({error}): correct it, or leave it out."
+            ) from error
 
 
-def _prompt(row: dict[str, Any], number: int) -> Prompt:
-    if "turns" in row:
-        first, *others = (_words(turn) for turn in row["turns"])
-        kind = str(row.get("category", YOURS))
-        return Prompt(f"{kind}/{row.get('question_id', number)}", kind, (_user(first),), turns=tuple(others))
+def _prompt(line: str, number: int) -> Prompt:
+    """The prompt that a line of JSON describes. Raises ValueError."""
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError("it is no JSON object")
     if "task_id" in row:
-        return Prompt(str(row["task_id"]), "humaneval", raw=_words(row["prompt"]))
-    kind = str(row.get("kind", YOURS))
-    id = str(row.get("id", f"{kind}/{number}"))
+        return Prompt(str(row["task_id"]), "humaneval", raw=_words(row.get("prompt")))
+    kind = str(row.get("kind") or row.get("category") or YOURS)
+    name = f"spec-bench/{row['question_id']}" if "question_id" in row else f"{kind}/{number}"
+    name = str(row.get("id") or name)
+    if "turns" in row:
+        first, *others = map(_words, _several(row["turns"], "turns"))
+        return Prompt(name, kind, (_user(first),), turns=tuple(others))
     if "messages" in row:
-        messages = tuple({"role": str(m["role"]), "content": _words(m["content"])} for m in row["messages"])
-        if not messages or messages[-1]["role"] != "user":
+        messages = tuple(map(_message, _several(row["messages"], "messages")))
+        if messages[-1]["role"] != "user":
             raise ValueError("its last message must be the user's")
-        if odd := {m["role"] for m in messages} - {"system", "user", "assistant"}:
-            raise ValueError(f"{min(odd)!r} is no role")
-        return Prompt(id, kind, messages)
-    asked = next((name for name in _ASKED if name in row), None)
+        return Prompt(name, kind, messages)
+    asked = next((key for key in _ASKED if key in row), None)
     if asked is None:
-        raise ValueError("it has no prompt, messages or turns")
+        raise ValueError(f"it needs one of messages, turns, {', '.join(_ASKED)}")
     words = _words(row[asked])
-    return Prompt(id, kind, raw=words) if row.get("raw") else Prompt(id, kind, (_user(words),))
+    return Prompt(name, kind, raw=words) if row.get("raw") is True else Prompt(name, kind, (_user(words),))
+
+
+def _several(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"its {what} must be a list with something in it")
+    return value
+
+
+def _message(value: Any) -> Message:
+    role = value.get("role") if isinstance(value, dict) else None
+    if role not in _ROLES:
+        raise ValueError(f"a message needs one of the roles {', '.join(_ROLES)}")
+    return {"role": role, "content": _words(value.get("content"))}
 
 
 def _words(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("what is asked must be text, and not empty")
+        raise ValueError("what is said must be text, and not empty")
     return value
 
 
@@ -154,12 +219,11 @@ def _user(words: str) -> Message:
     return {"role": "user", "content": words}
 
 
-def _told_apart(prompts: Iterator[Prompt]) -> list[Prompt]:
-    """The prompts with ids of their own."""
-    seen: Counter[str] = Counter()
-    found = []
+def _told_apart(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The prompts with ids of their own. (`#` is for further turns: see Runner.)"""
+    found: dict[str, Prompt] = {}
     for prompt in prompts:
-        seen[prompt.id] += 1
-        again = seen[prompt.id]
-        found.append(prompt if again == 1 else replace(prompt, id=f"{prompt.id} ({again})"))
-    return found
+        names = (prompt.id if i == 1 else f"{prompt.id} ({i})" for i in count(1))
+        name = next(name for name in names if name not in found)
+        found[name] = replace(prompt, id=name)
+    return list(found.values())

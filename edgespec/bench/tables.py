@@ -53,9 +53,20 @@ def speeds(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
     )
 
 
-def each_arm(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
-    """The arms over all kinds, side by side: a line for each thing that is known of any."""
-    plain = index.get((PLAIN, None))
+def by_kind(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
+    """Tokens/s of every arm on every kind, and of what it drafted the share that was accepted."""
+    kinds = list(dict.fromkeys(kind for _, kind in index if kind is not None))
+    rows = []
+    for kind in kinds:
+        figures = [index.get((arm.name, kind)) for arm in arms]
+        rows.append((kind_of(kind), *(_cell(_pace(figure)) for figure in figures)))
+    return Sheet(marked("Tokens/s, and how much of what was drafted was accepted", run),
+                 ("kind", *map(title, arms)), tuple(rows))  # fmt: skip
+
+
+def each_arm(index: Index, arms: Sequence[Arm], run: Run, kind: str | None = None) -> Sheet:
+    """The arms side by side, on a kind or on all: a line for each thing that is known of any."""
+    plain = index.get((PLAIN, kind))
     lines: list[tuple[str, Callable[[Figures], str | None]]] = [
         ("answers", lambda f: f"{f.answers:,}"),
         ("tokens", lambda f: f"{f.tokens:,}"),
@@ -74,10 +85,11 @@ def each_arm(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
     ]
     rows = []
     for name, say in lines:
-        cells = [say(index[arm.name, None]) for arm in arms]
+        cells = [say(index[arm.name, kind]) for arm in arms]
         if any(cell is not None for cell in cells):
             rows.append((Text(name), *(_cell(cell) for cell in cells)))
-    return Sheet(marked("The arms, over all kinds", run), ("", *map(title, arms)), tuple(rows))
+    where = "over all kinds" if kind is None else f"on {clean(kind)}"
+    return Sheet(marked(f"The arms, {where}", run), ("", *map(title, arms)), tuple(rows))
 
 
 def positions(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
@@ -181,6 +193,13 @@ def _cell(words: str | None) -> Text:
     if words is None:
         return Text(NONE, style="dim")
     return Text(words, style="yellow" if words.startswith("low ") else "")
+
+
+def _pace(figures: Figures | None) -> str | None:
+    if figures is None or figures.tokens_per_second is None:
+        return None
+    rate = figures.acceptance_rate
+    return number(figures.tokens_per_second) + ("" if rate is None else f" ({rate:.0%})")
 
 
 def _low(share: float, limit: float) -> str:

@@ -12,6 +12,8 @@ WINS, LOSES = 1.03, 0.97
 """How far from plain a speed-up must be to be spoken of, besides an interval that lies on its side of 1."""
 ENOUGH_OVERLAP = 0.75
 """How often the draft's best five should hold the target's choice."""
+UNSTEADY = 0.3
+"""Width of the null arm's interval from which the other figures are not worth much."""
 _PLACES = 3  # as many faults are named; the others are counted
 
 
@@ -130,7 +132,8 @@ def _unsteady(measurements: Measurements, figures: Sequence[Figures]) -> Iterato
     for speedup in (f.speedup for f in figures if f.arm in nulls and f.kind is None):
         if speedup is None or speedup.low is None or speedup.high is None:
             continue
-        if not round(speedup.low, 2) <= 1.0 <= round(speedup.high, 2):  # as a person reads them
+        leaves_out_1 = not round(speedup.low, 2) <= 1.0 <= round(speedup.high, 2)  # as a person reads them
+        if leaves_out_1 or speedup.high - speedup.low > UNSTEADY:
             repeats = 1 + max((answer.repeat for answer in measurements.answers), default=0)
             yield (
                 f"This machine was too unsteady during the run: plain decoding came out at {speedup.value:.2f}× itself"

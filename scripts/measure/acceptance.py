@@ -18,26 +18,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from edgespec import sampling
+from edgespec.bench.overlap import rows
 from edgespec.llama import Context, JinjaTemplate, Model
 from edgespec.protocols import Distribution
 from edgespec.settings import ModelSettings, Sampling
 
 MODES = ("argmax, match", "drawn, match", "coupled, match", "drawn, token")
-WIDTH = 32
 NO_FILTER = Sampling(top_k=0, top_p=1.0, min_p=0.0)
 
 
 def answer(target: Context, prompt: list[int], ends: frozenset[int], settings: Sampling, length: int) -> list[int]:
     """The target's own answer, drawn with a fixed seed."""
     target.trim(0)
-    stream, tokens, pending = sampling.RandomStream(1), [], prompt
+    stream, tokens, pending = sampling.RandomStream(1, len(prompt)), [], prompt
     while len(tokens) < length:
         at = len(prompt) + len(tokens) - len(pending)
         row = target.decode(pending, at, 1)[0]
@@ -47,17 +46,6 @@ def answer(target: Context, prompt: list[int], ends: frozenset[int], settings: S
         tokens.append(token)
         pending = [token]
     return tokens
-
-
-def rows(model: Context, prompt: list[int], tokens: list[int], settings: Sampling) -> Iterator[Distribution]:
-    """What the model says before each of `tokens`."""
-    model.trim(0)
-    model.decode(prompt[:-1], 0, 0)
-    told = [prompt[-1], *tokens[:-1]]
-    for at in range(0, len(told), WIDTH):
-        part = told[at : at + WIDTH]
-        for row in model.decode(part, len(prompt) - 1 + at, len(part)):
-            yield sampling.distribution(row, settings)
 
 
 def acceptances(p: Distribution, q: Distribution) -> tuple[float, ...]:
@@ -88,7 +76,10 @@ def main() -> None:
                 said = answer(target, ids, words.end_tokens, settings, length)
                 if not said:
                     continue
-                ps, qs = list(rows(target, ids, said, settings)), list(rows(draft, ids, said, settings))
+                ps, qs = (
+                    [sampling.distribution(row, settings) for row in rows(model, ids, said)]
+                    for model in (target, draft)
+                )
                 totals[prompt["id"]] = [acceptances(p, q) for p, q in zip(ps, qs, strict=True)]
             print(f"\ntemperature {temperature}, {name}")
             print(f"{'':28} tokens  " + "  ".join(MODES))

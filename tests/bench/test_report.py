@@ -47,7 +47,7 @@ def test_arms_that_do_not_fit_side_by_side_stand_in_further_tables_with_the_kind
     assert heads == [["plain", "plain", "again", "auto"], ["model:3", "ngram:15", "llama-server"]]
     assert all(speeds.count(f"\n{kind} ") == 2 for kind in (*KINDS, "all"))
     assert (
-        sum(one.startswith("kind ") for one in told(measurements(), all_figures(), 120).splitlines()) == 2
+        sum(one.startswith("kind ") for one in told(measurements(), all_figures(), 120).splitlines()) == 3
     )  # overlap's
 
 
@@ -150,7 +150,7 @@ def test_synthetic_acceptance_is_said_in_the_heading_and_in_every_title() -> Non
     real = replace(measurements(), forks=(wrong,))
     text = told(replace(real, run=replace(RUN, synthetic=0.8)), all_figures())
     tables = sum(set(one) == {"─"} for one in text.splitlines())
-    assert text.count("synthetic acceptance 0.80: times only") == tables + 1 == 7
+    assert text.count("synthetic acceptance 0.80: times only") == tables + 1 == 8
     assert "synthetic" not in told(real, all_figures())
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from edgespec.bench.arms import contenders
 from edgespec.bench.records import Answer, Fork, Record, RoundRecord
-from edgespec.bench.runner import Progress, Runner
+from edgespec.bench.runner import WARM_UP_TOKENS, Progress, Runner
 from edgespec.bench.suites import Prompt
 from edgespec.engine import Engine
+from edgespec.errors import PeerFailed
+from edgespec.events import Notice
 from edgespec.settings import About, Request
 from tests.support.fakes import Scripted, continuation, hashed_table
 from tests.support.timed import N_VOCAB, Clock, timed_engine
@@ -48,7 +50,8 @@ def test_every_arm_answers_each_prompt_before_the_next_is_asked_in_an_order_that
     assert all(len({(a.prompt, a.repeat) for a in block}) == 1 for block in blocks)
     orders = [[a.arm for a in block] for block in blocks]
     names = ["plain", "plain again", "oracle:3"]
-    assert orders[:4] == [names, names[1:] + names[:1], names[2:] + names[:2], names]
+    turned = [names, names[1:] + names[:1], names[2:] + names[:2]]
+    assert orders == [turned[i % 3] for i in (0, 1, 2, 3, 5, 6, 7, 8)], "and moves on when a prompt is asked again"
     assert all([a.place for a in block] == [0, 1, 2] for block in blocks)
 
 
@@ -122,6 +125,64 @@ def test_raw_prompts_are_continued() -> None:
     engine = engine_at(Clock())
     *_, done = engine.complete("hello", request=GREEDY)
     assert plain.tokens == done.tokens  # type: ignore[union-attr]
+
+
+class Rival:
+    """Another program, which fails at its `fails`-th answer; the first one is the warm-up's."""
+
+    name = "other"
+
+    def __init__(self, fails: int = 99) -> None:
+        self.fails, self.asked, self.cancelled = fails, list[tuple[str, int, int, bool, int | None]](), 0
+
+    def answer(self, prompt: Prompt, request: Request, repeat: int, place: int, cold: bool) -> Answer:
+        self.asked.append((prompt.id, repeat, place, cold, request.max_tokens))
+        if len(self.asked) == self.fails:
+            raise PeerFailed("The peer other broke off.")
+        tokens = (1,) * (request.max_tokens or 0)
+        return Answer(prompt.id, prompt.kind, "other", repeat, place, cold, "x", tokens, "length", 0, 3, 1.0,
+                      len(tokens) - 1, 0.9, 0.1, None, None)  # fmt: skip
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_peers_answer_among_the_others_warmed_up_and_unjudged() -> None:
+    clock, rival = Clock(), Rival()
+    items = run(engine_at(clock), "plain,oracle:3", repeats=2, peers=[rival], clock=clock)
+    found = answers(items)
+    assert len(found) == 2 * 4 * 3 and [a.place for a in found[:3]] == [0, 1, 2]
+    assert rival.asked[0] == (PROMPTS[0].id, 0, 0, True, WARM_UP_TOKENS)
+    assert rival.asked[1:5] == [(p.id, 0, place, True, 30) for p, place in zip(PROMPTS, (2, 1, 0, 2), strict=True)]
+    assert not any(cold for _, repeat, _, cold, _ in rival.asked if repeat)
+    assert not [i for i in items if isinstance(i, Fork)], "its text is another program's"
+
+
+@pytest.mark.parametrize("fails", [1, 3])
+def test_a_peer_that_fails_is_left_out_and_the_run_goes_on(fails: int) -> None:
+    clock, rival = Clock(), Rival(fails)
+    items = run(engine_at(clock), "plain,oracle:3", peers=[rival], clock=clock)
+    (notice,) = [i for i in items if isinstance(i, Notice)]
+    assert notice.message == "It is left out from here on: The peer other broke off."
+    assert len(rival.asked) == fails
+    assert [a.arm for a in answers(items)].count("oracle:3") == len(PROMPTS)
+
+
+def test_a_prompt_that_does_not_fit_is_left_out() -> None:
+    clock = Clock()
+    long = Prompt("long", "long", ({"role": "user", "content": "x" * 5000},))
+    items = run(engine_at(clock), prompts=[PROMPTS[0], long, PROMPTS[1]], clock=clock)
+    (notice,) = [i for i in items if isinstance(i, Notice)]
+    assert notice.message.startswith("long is left out: The prompt has 5000 tokens")
+    assert {a.prompt for a in answers(items)} == {PROMPTS[0].id, PROMPTS[1].id}
+    assert [i for i in items if isinstance(i, Progress)][-1].total == 6
+
+
+def test_stopping_reaches_the_peers() -> None:
+    rival = Rival()
+    engine = engine_at(Clock())
+    Runner(engine, contenders(["plain"], engine.drafters, engine.policy), PROMPTS, GREEDY, peers=[rival]).stop()
+    assert rival.cancelled == 1
 
 
 def test_stopping_keeps_whole_answers_only() -> None:

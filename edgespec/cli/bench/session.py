@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -14,17 +14,28 @@ from edgespec.bench.experiment import Experiment, Plan
 from edgespec.bench.figures import figures
 from edgespec.bench.peers import PeerArm, PeerSpec, open_peer, parse_peer
 from edgespec.bench.plots import check, plot
-from edgespec.bench.records import Answer, Measurements, Record, RoundRecord, gather, to_line
+from edgespec.bench.records import (
+    Answer,
+    CostCurve,
+    Fork,
+    Measurements,
+    Overlap,
+    Record,
+    RoundRecord,
+    Run,
+    gather,
+    to_line,
+)
 from edgespec.bench.runner import Progress
 from edgespec.bench.suites import open_suite
 from edgespec.bench.verdict import overall_lower_bound
-from edgespec.cli import INTERRUPTED
+from edgespec.cli import INTERRUPTED, complain
 from edgespec.cli.bench.show import show
 from edgespec.cli.console import Console, cancellable
 from edgespec.cli.options import ANSWER, LOADING, PAIR, given
 from edgespec.engine import Engine
-from edgespec.errors import UsageError
-from edgespec.events import Loading
+from edgespec.errors import EdgespecError, UsageError
+from edgespec.events import Loading, Notice
 from edgespec.loading import load
 from edgespec.settings import Request
 
@@ -39,6 +50,7 @@ class Session:
         self._loading = given(ctx, PAIR, LOADING)
         self._answer = DEFAULTS | given(ctx, ANSWER)
         self._interrupted = False
+        self._failed = False
 
     def run(self) -> int:
         """Measure and report; the exit code."""
@@ -58,7 +70,7 @@ class Session:
             console.say(f"Drawn into {asked['plot']}.")
         if self._interrupted:
             return INTERRUPTED
-        if any(not fork.honest for fork in measured.forks):
+        if self._failed or any(not fork.honest for fork in measured.forks):
             return 1
         if asked["require"] is not None:
             bound = overall_lower_bound(found, measured.run.arms)
@@ -75,7 +87,7 @@ class Session:
             asked["suite"], kinds=kinds, limit=asked["limit"], offline=asked["offline"], say=console.say
         )
         specs = [parse_peer(text) for text in asked["peer"]]
-        keep = _Keeper(stack, asked["as_json"], asked["rounds"])
+        keep = _Keeper(stack, console, asked["as_json"], asked["rounds"])
         engine = stack.enter_context(load(on_event=console.tell, **self._loading))
         names = asked["arms"].split(",") if asked["arms"] else arms.default_arms(engine.drafters)
         contenders = arms.contenders(names, engine.drafters, engine.policy)
@@ -96,15 +108,24 @@ class Session:
 
         records: list[Record] = []
         told = _Told(console)
-        for item in cancellable(stop, experiment.records()):
-            if isinstance(item, Progress):
-                told.tell(item)
-            else:
-                keep.write(item)
-                if not isinstance(item, RoundRecord):
-                    records.append(item)
-                if isinstance(item, Answer):
-                    console.detail(_line(item))
+        try:
+            for item in cancellable(stop, experiment.records()):
+                if isinstance(item, Progress):
+                    told.tell(item)
+                elif isinstance(item, Notice):
+                    console.say(item.message)
+                else:
+                    keep.write(item)
+                    if not isinstance(item, RoundRecord):
+                        records.append(item)
+                    if isinstance(item, Answer):
+                        console.detail(_line(item))
+        except EdgespecError as error:
+            if not any(isinstance(record, Answer) for record in records):
+                raise
+            console.clear()
+            complain(click.get_current_context(), error)  # and report what there is
+            self._failed = True
         return gather(records)
 
     def _peer(self, stack: ExitStack, spec: PeerSpec, engine: Engine, console: Console) -> PeerArm:
@@ -115,30 +136,44 @@ class Session:
 
 
 class _Keeper:
-    """Writes records into the files that were asked for, line by line, so that nothing is lost."""
+    """Writes records into the files that were asked for, line by line, so that nothing is lost.
 
-    def __init__(self, stack: ExitStack, as_json: Path | None, rounds: Path | None) -> None:
-        self._json = _opened(stack, as_json)
-        self._rounds = _opened(stack, rounds)
+    Rounds go into one of their own, which says of what run they are. What a file held before goes with the first line:
+    not for a run that never began.
+    """
+
+    def __init__(self, stack: ExitStack, console: Console, as_json: Path | None, rounds: Path | None) -> None:
+        self._console = console
+        self._files: list[tuple[TextIO, tuple[type, ...]]] = []
+        for path, kinds in ((as_json, (Run, Answer, Fork, CostCurve, Overlap)), (rounds, (Run, RoundRecord))):
+            if path is not None:
+                self._files.append((_opened(stack, path), kinds))
 
     def write(self, record: Record) -> None:
-        is_round = isinstance(record, RoundRecord)
-        for file, wanted in (
-            (self._json, not is_round),
-            (self._rounds, is_round or record.__class__.__name__ == "Run"),
-        ):
-            if file is not None and wanted:
-                file.write(to_line(record) + "\n")
-                file.flush()
+        for file, kinds in list(self._files):
+            if isinstance(record, kinds):
+                try:
+                    if isinstance(record, Run):
+                        file.truncate(0)
+                    file.write(to_line(record) + "\n")
+                    file.flush()
+                except OSError as error:
+                    self._files.remove((file, kinds))
+                    self._console.say(f"{file.name} is not written any further ({error.strerror}); the run goes on.")
 
 
-def _opened(stack: ExitStack, path: Path | None) -> TextIO | None:
-    if path is None:
-        return None
+def _opened(stack: ExitStack, path: Path) -> TextIO:
     try:
-        return stack.enter_context(path.open("w", encoding="utf-8"))
+        file = path.open("a", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}): choose another file.") from error
+    stack.callback(_closed, file)
+    return file
+
+
+def _closed(file: TextIO) -> None:
+    with suppress(OSError):  # on a full disk what is left cannot be written here, either
+        file.close()
 
 
 class _Told:
@@ -146,13 +181,13 @@ class _Told:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._tenth = -1
+        self._said: tuple[int, bool] | None = None
 
     def tell(self, progress: Progress) -> None:
-        tenth = 10 * progress.done // max(1, progress.total)
-        if not self._console.live and tenth == self._tenth:
+        news = (10 * progress.done // max(1, progress.total), progress.left is not None)
+        if not self._console.live and news == self._said:
             return
-        self._tenth = tenth
+        self._said = news
         left = "" if progress.left is None else f" · about {duration(progress.left)} left"
         done = "" if progress.total <= 1 else f" · {progress.done} of {progress.total}"
         self._console.tell(Loading(f"{progress.doing}{done}{left}"))
