@@ -135,8 +135,12 @@ class Engine:
         return (request or self._defaults).having(**options)
 
     def forget(self, *, drafts_only: bool = False) -> None:
-        """Empty the caches, so that the next answer reads its prompt anew: all of them, or those of the drafters."""
+        """Empty the caches, so that the next answer reads its prompt anew: all of them, or those of the drafters.
+
+        What was learned of earlier drafts is forgotten, too.
+        """
         with self._idle():
+            self._mode = DraftMode()
             if not drafts_only:
                 self._cached.reuse(())
             for drafter in self.drafters.values():

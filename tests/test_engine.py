@@ -97,7 +97,7 @@ def test_after_every_round_the_caches_hold_what_is_committed(name: str) -> None:
             assert committed[: len(target.tokens)] == target.tokens
             assert len(target.tokens) >= len(committed) - 1
             if isinstance(drafter, ModelDrafter):
-                cached = drafter._model.tokens
+                cached = drafter.model.tokens
                 assert cached == committed[: len(cached)] and len(cached) >= len(committed) - 2
 
 

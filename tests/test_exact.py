@@ -118,7 +118,6 @@ def process(
 
             patch.setattr(sampling, "RandomStream", stream)
             patch.setattr(sampling, "keyed_draw", chance.keyed_draw)
-            patch.setattr("edgespec.engine.Judge", judge)
             engine = Engine(
                 FakeModel(logits(p), n_vocab, n_ctx=32),
                 vocabulary,
@@ -126,6 +125,7 @@ def process(
                 lambda stops: StopText(vocabulary.piece, stops),
                 drafters={"model": Drafting(FakeModel(logits(q), n_vocab, n_ctx=32), stop, hot)},
                 masked=masked,
+                judge=judge,
             )
             tokens: list[int] = []
             done: list[Round] = []

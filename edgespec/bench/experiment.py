@@ -62,8 +62,6 @@ class Experiment:
         self._draft = draft_model(engine)
         if plan.overlap and self._draft is None:
             raise UsageError("--overlap compares the target with a draft model: give --draft.")
-        if plan.synthetic is not None:
-            request = _endless(request, engine)
         self._request = request
         self._arms = [*(contender.arm for contender in arms), *(Arm(peer.name, "peer") for peer in peers)]
         self._clock = clock
@@ -106,7 +104,7 @@ class Experiment:
             self._engine.judge = own
 
     def _curve(self, tokens: Sequence[int], ours: Sequence[float]) -> Iterator[CostCurve | Progress]:
-        if self._stopped:
+        if self._stopped or not self._engine.target.can_trim:
             return
         yield Progress("measuring the cost curve", 0, 1)
         with self._engine.bare():
@@ -171,12 +169,6 @@ def versions() -> dict[str, str]:
     build = llama.build
     made = ", ".join(str(build[name]) for name in ("backend", "compiler") if build.get(name))
     return found | {"llama-cpp-python": llama.version, "build": f"{llama.build_id()} ({made or 'of unknown making'})"}
-
-
-def _endless(request: Request, engine: Engine) -> Request:
-    """The request for answers that never end by themselves: texts without meaning would end at random."""
-    forbidden = tuple((token, -float("inf")) for token in engine.vocabulary.end_tokens)
-    return request.having(logit_bias=(*request.sampling.logit_bias, *forbidden))
 
 
 def _short(reference: str) -> str:

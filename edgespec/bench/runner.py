@@ -98,14 +98,13 @@ class Runner:
             yield Progress("warming up", 0, self._total)
             yield from self._warm_up()
             self._started = self._clock()
-            block = 0
             for repeat in range(self._repeats):
-                for prompt in self._prompts:
-                    for turn in self._turns(prompt):
-                        yield from self._block(turn, repeat, block)
-                        block += 1
-                        if self._stopped.is_set():
-                            return
+                turns = (turn for prompt in self._prompts for turn in self._turns(prompt))
+                for number, turn in enumerate(turns):
+                    # Each prompt has another order each time that it is asked, however many prompts and arms there are.
+                    yield from self._block(turn, repeat, number + repeat)
+                    if self._stopped.is_set():
+                        return
         finally:
             self._engine.policy = own
 
@@ -126,15 +125,25 @@ class Runner:
     def _turns(self, prompt: Prompt) -> Iterator[Prompt]:
         """A prompt and its further turns, each as a prompt of its own that follows plain's answer to the one before."""
         yield prompt
+        first = prompt.id
         for number, words in enumerate(prompt.turns, 2):
+            if prompt.id not in self._said:  # it was left out
+                self._total -= (len(prompt.turns) + 2 - number) * (len(self._arms) + len(self._peers))
+                return
             answer = {"role": "assistant", "content": self._said[prompt.id]}
             messages = (*prompt.messages, answer, {"role": "user", "content": words})
-            prompt = replace(prompt, id=f"{prompt.id.split('#')[0]}#{number}", messages=messages)
+            prompt = replace(prompt, id=f"{first}#{number}", messages=messages)
             yield prompt
 
-    def _block(self, prompt: Prompt, repeat: int, block: int) -> Iterator[Item]:
+    def _block(self, prompt: Prompt, repeat: int, first: int) -> Iterator[Item]:
+        """All arms on one prompt, beginning with the `first`-th."""
         contenders: list[Contender | Rival] = [*self._arms, *self._peers]
-        turn = (block + repeat) % len(contenders)  # in another place each time that it is asked, too
+        if repeat > 0:
+            if prompt.id not in self._said:  # it was left out before
+                self._total -= len(contenders)
+                return
+            self._engine.row(self.tokens(prompt))  # so that the first of them finds it read, too
+        turn = first % len(contenders)
         answers: list[Answer] = []
         for place, contender in enumerate(contenders[turn:] + contenders[:turn]):
             if self._stopped.is_set():

@@ -170,7 +170,7 @@ def test_a_peer_that_fails_is_left_out_and_the_run_goes_on(fails: int) -> None:
 
 def test_a_prompt_that_does_not_fit_is_left_out() -> None:
     clock = Clock()
-    long = Prompt("long", "long", ({"role": "user", "content": "x" * 5000},))
+    long = Prompt("long", "long", ({"role": "user", "content": "x" * 5000},), turns=("and", "so"))
     items = run(engine_at(clock), prompts=[PROMPTS[0], long, PROMPTS[1]], clock=clock)
     (notice,) = [i for i in items if isinstance(i, Notice)]
     assert notice.message.startswith("long is left out: The prompt has 5000 tokens")
