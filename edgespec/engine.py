@@ -195,8 +195,17 @@ class Engine:
             with self._native:
                 self._alive()
                 self._interrupt(False)
-                yield
+                self._worker = get_ident()
+                try:
+                    yield
+                except BaseException:
+                    self._cached.repair()
+                    raise
+                finally:
+                    self._worker = None
         finally:
+            if self._closed:
+                self._free()
             self._busy.release()
 
     def _free(self) -> None:

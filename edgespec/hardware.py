@@ -49,26 +49,29 @@ def resident_memory() -> int | None:
         return None
 
 
-def energy(powercap: Path = Path("/sys/class/powercap")) -> float | None:
-    """Joules that processors and NVIDIA GPUs have used since some moment, where they count them and let us read it.
+def energy(powercap: Path = Path("/sys/class/powercap")) -> dict[str, float]:
+    """Joules by counter, of processors and NVIDIA GPUs that count them; `used` compares two readings.
 
-    Two readings give what was used between them. (Intel and AMD: RAPL packages; NVIDIA: from Volta on.)
+    (Intel and AMD: RAPL's packages, which most systems show to the administrator alone; NVIDIA: from Volta on.)
     """
-    counters = [*_package_energy(powercap), *_gpu_energy()]
-    return sum(counters) if counters else None
-
-
-def _package_energy(powercap: Path) -> list[float]:
-    found = []
-    with suppress(OSError, ValueError):  # most systems let only the administrator read it
-        for zone in sorted(powercap.glob("intel-rapl:[0-9]*")):
-            if zone.name.count(":") == 1:
-                found.append(int((zone / "energy_uj").read_text()) / 1e6)
+    found = {f"gpu {i}": joules for i, joules in enumerate(_gpus(_gpu_joules))}
+    for zone in sorted(powercap.glob("intel-rapl:*")):
+        with suppress(OSError, ValueError):
+            name = (zone / "name").read_text().strip()
+            if name.startswith("package"):  # "psys" and "dram" hold it, or lie within it
+                found[name] = int((zone / "energy_uj").read_text()) / 1e6
     return found
 
 
-def _gpu_energy() -> list[float]:
-    return _gpus(lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000.0)
+def used(before: dict[str, float], after: dict[str, float]) -> float | None:
+    """Joules between two readings; None where there are none, or a counter has begun anew between them."""
+    if not before or before.keys() != after.keys() or any(after[name] < before[name] for name in before):
+        return None
+    return sum(after[name] - before[name] for name in before)
+
+
+def _gpu_joules(nvml: Any, gpu: Any) -> float:
+    return float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1000.0
 
 
 def _gpus(reading: Callable[[Any, Any], Reading]) -> list[Reading]:

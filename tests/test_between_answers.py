@@ -11,7 +11,7 @@ import pytest
 from edgespec.control.fixed import FixedPolicy
 from edgespec.drafters.model import ModelDrafter
 from edgespec.engine import Engine
-from edgespec.errors import Closed, EngineBusy
+from edgespec.errors import Closed, EngineBusy, Interrupted
 from edgespec.events import Done
 from edgespec.judge import Judge
 from edgespec.text import StopText
@@ -79,6 +79,26 @@ def test_models_measured_bare_are_empty_before_and_the_engine_is_sound_afterward
         rig.target.decode([1, 2, 3], 0, 1)
         rig.target.trim(0)
     assert rig.answer().tokens == first.tokens
+
+
+def test_what_is_broken_off_leaves_the_engine_sound() -> None:
+    rig = Rig()
+    first = rig.answer()
+    rig.engine.forget()
+    rig.target.before_decode = rig.engine.cancel  # it leaves half of the pass behind
+    with pytest.raises(Interrupted):
+        rig.engine.row(PROMPT)
+    rig.target.before_decode = lambda: None
+    assert rig.target.tokens == []
+    assert rig.answer().tokens == first.tokens
+
+
+def test_closing_in_the_midst_of_it_frees_when_it_is_done() -> None:
+    rig = Rig()
+    rig.target.before_decode = rig.engine.close  # as a signal handler would, in the same thread
+    with pytest.raises(Interrupted):
+        rig.engine.row(PROMPT)
+    assert rig.target.closed == 1 == rig.draft.closed
 
 
 def test_policy_and_judge_can_be_exchanged() -> None:

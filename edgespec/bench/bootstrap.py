@@ -19,6 +19,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 2000
+FEWEST_PAIRS, FEWEST_RESIDUALS = 5, 8
+"""With fewer to draw from an interval would be narrower than it should be: of two pairs it holds the truth every other
+time."""
 _SEED = 8  # a fixed one: a report of the same file always prints the same
 _BOUNDS = (0.025, 0.975)
 
@@ -48,7 +51,7 @@ def residuals(pairs: Sequence[Pair]) -> Floats:
 def estimate(
     pairs: Sequence[Pair], noise: Floats, *, summed: bool, resamples: int = RESAMPLES
 ) -> tuple[float, float | None, float | None]:
-    """The speed-up of a group of pairs (at least one) with its 95 % interval, None and None where it is a single pair.
+    """The speed-up of a group of pairs (at least one) with its 95 % interval, None and None where that is too few.
 
     It is the median of the ratios, or where `summed` the ratio of summed times over the same number of tokens. `noise`
     are the residuals of all of the arm's pairs.
@@ -56,10 +59,10 @@ def estimate(
     ratios = np.array([pair.ratio for pair in pairs])
     weights = np.array([pair.tokens * pair.plain for pair in pairs]) if summed else None
     value = float(_middle(ratios, weights))
-    if len(pairs) < 2:
+    _, means, counts = _by_prompt(pairs)
+    if (len(pairs) < FEWEST_PAIRS and counts.min() < 2) or (len(noise) < FEWEST_RESIDUALS and counts.min() > 1):
         return value, None, None
     rng, shape = np.random.default_rng(_SEED), (resamples, len(pairs))
-    _, means, counts = _by_prompt(pairs)
     if counts.min() > 1:
         drawn = np.exp(means + noise[rng.integers(len(noise), size=shape)])
     else:

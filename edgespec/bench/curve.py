@@ -108,7 +108,7 @@ def speedup_at(curve: CostCurve, k: int, drafter: DrafterKind, acceptance: float
     """
     steps = k * (curve.draft_step or 0.0) if drafter == "model" else 0.0
     tokens = sum(acceptance**i for i in range(k + 1))
-    return tokens * cost(curve, 1) / (cost(curve, k + 1) + steps + curve.ours)
+    return tokens * cost(curve, 1) / (cost(curve, k + 1) + steps + curve.overhead)
 
 
 def break_even(curve: CostCurve, k: int, drafter: DrafterKind) -> float | None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from edgespec.bench.records import Answer, Fork
+from edgespec.engine import Engine
 from edgespec.protocols import Logits
 from edgespec.sampling import adjusted, distribution, exponential_noise
-from edgespec.settings import Sampling
+from edgespec.settings import Request, Sampling
 
 TIMES_NOISE = 6.0
 
@@ -26,9 +29,18 @@ def parting(plain: Sequence[int], other: Sequence[int]) -> int | None:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(plain), len(other)))
 
 
-def candidates(tokens: Sequence[int], at: int, ends: Iterable[int]) -> list[int]:
-    """What a text's token at `at` was: the token, or where it ended there any of the end tokens."""
-    return [tokens[at]] if at < len(tokens) else sorted(ends)
+def chosen(
+    tokens: Sequence[int], at: int, ends: Iterable[int], row: Logits, settings: Sampling, seed: int, position: int,
+    window: Sequence[int] = (),
+) -> int:  # fmt: skip
+    """What a text's token at `at` was; where it ended there, the end token that plain's row (n_vocab,) favours."""
+    if at < len(tokens):
+        return tokens[at]
+    values, known = adjusted(row, settings, window), np.array(sorted(ends))
+    if settings.greedy:
+        return int(known[values[known].argmax()])
+    perturbed = values[known] - settings.temperature * np.log(exponential_noise(known, seed, position))
+    return int(known[perturbed.argmax()])
 
 
 def gap(
@@ -51,3 +63,38 @@ def gap(
             return math.inf
     noise = -np.log(exponential_noise(np.array([one, other]), seed, position))
     return abs(difference + settings.temperature * float(noise[0] - noise[1]))
+
+
+class ForkJudge:
+    """Judges where the texts of an engine's answers to one request part from plain's.
+
+    The row is computed anew, but behind what the last answer has left in the cache: other widths than plain's, whose
+    noise the measured one covers.
+    """
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine, self._request = engine, request
+        self._known: dict[tuple[int, ...], Fork] = {}  # the same fork comes again with every repeat
+
+    def fork(self, prompt: Sequence[int], plain: Answer, other: Answer) -> Fork | None:
+        """Where and how `other` leaves plain's text behind the tokens of `prompt`; None where it does not."""
+        at = parting(plain.tokens, other.tokens)
+        if at is None:
+            return None
+        history = [*prompt, *plain.tokens[:at]]
+        key = (*history, -1, *plain.tokens[at : at + 1], -1, *other.tokens[at : at + 1])
+        if key not in self._known:
+            self._known[key] = self._judged(history, plain, other, at)
+        return replace(self._known[key], arm=other.arm, repeat=other.repeat)
+
+    def _judged(self, history: Sequence[int], plain: Answer, other: Answer, at: int) -> Fork:
+        engine, settings = self._engine, self._request.sampling
+        about, ends = engine.about, engine.vocabulary.end_tokens
+        band = TIMES_NOISE * about.width_noise
+        window = history[-settings.repeat_last_n :] if settings.repeat_last_n > 0 else history
+        place = (settings, plain.seed, len(history), window)
+        row = engine.row(history)
+        one, another = (chosen(answer.tokens, at, ends, row, *place) for answer in (plain, other))
+        size = gap(row, one, another, band, *place)
+        honest = len(history) >= about.invariant_below and size < band
+        return Fork(plain.prompt, other.arm, other.repeat, at, honest, size if math.isfinite(size) else None, band)

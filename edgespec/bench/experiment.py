@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -22,6 +22,7 @@ from edgespec.bench.synthetic import synthetic
 from edgespec.drafters.model import ModelDrafter
 from edgespec.engine import Engine
 from edgespec.errors import Interrupted, UsageError
+from edgespec.events import Notice
 from edgespec.llama import Context
 from edgespec.llama.library import library
 from edgespec.protocols import LanguageModel
@@ -30,9 +31,15 @@ from edgespec.settings import Request
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to measure. `synthetic`: accept drafted tokens by chance with this probability, for times alone."""
+    """How to measure. `synthetic`: accept drafted tokens by chance with this probability, for times alone.
+
+    `suite`, `kinds`, `limit` and `peers` are what was asked for, to be remembered.
+    """
 
     suite: str = "quick"
+    kinds: tuple[str, ...] = ()
+    limit: int | None = None
+    peers: tuple[str, ...] = ()
     repeats: int = 2
     curve: bool = True
     overlap: bool = False
@@ -84,7 +91,7 @@ class Experiment:
 
     def records(self) -> Iterator[Item]:
         yield self._described()
-        own, said, ours = self._engine.judge, dict[str, tuple[str, list[int]]](), list[float]()
+        own, said, overheads = self._engine.judge, dict[str, tuple[str, list[int]]](), list[float]()
         if self._plan.synthetic is not None:
             self._engine.judge = synthetic(self._plan.synthetic, self._engine.vocabulary.end_tokens)
         try:
@@ -92,10 +99,10 @@ class Experiment:
                 if isinstance(item, Answer) and item.arm == PLAIN:
                     said.setdefault(item.prompt, (item.kind, list(item.tokens)))
                 elif isinstance(item, RoundRecord) and item.drafted:
-                    ours.append(item.seconds - item.draft_seconds - item.verify_seconds)
+                    overheads.append(item.seconds - item.draft_seconds - item.verify_seconds)
                 yield item
             if self._plan.curve and said:
-                yield from self._curve([token for _, tokens in said.values() for token in tokens], ours)
+                yield from self._curve([token for _, tokens in said.values() for token in tokens], overheads)
             if self._plan.overlap and self._draft is not None:
                 yield from self._overlaps(self._draft, said)
         except Interrupted:
@@ -103,13 +110,20 @@ class Experiment:
         finally:
             self._engine.judge = own
 
-    def _curve(self, tokens: Sequence[int], ours: Sequence[float]) -> Iterator[CostCurve | Progress]:
-        if self._stopped or not self._engine.target.can_trim:
+    def _curve(self, tokens: Sequence[int], overheads: Sequence[float]) -> Iterator[CostCurve | Item]:
+        if self._stopped:
+            return
+        if not self._engine.target.can_trim:
+            yield Notice("This model cannot take tokens back, so its cost curve is not measured.")
             return
         yield Progress("measuring the cost curve", 0, 1)
         with self._engine.bare():
-            curve = measure_curve(self._engine.target, self._draft, tokens, clock=self._clock)
-        yield replace(curve, ours=median(ours) if ours else 0.0)
+            curve = measure_curve(self._engine.target, self._draft, tokens, clock=self._clock, tell=self._heed_stop)
+        yield replace(curve, overhead=median(overheads) if overheads else 0.0)
+
+    def _heed_stop(self, _: float) -> None:
+        if self._stopped:
+            raise Interrupted("The measurement was ended.")
 
     def _overlaps(
         self, draft: LanguageModel, said: dict[str, tuple[str, list[int]]]
@@ -123,8 +137,11 @@ class Experiment:
             kind, answer = said[prompt.id]
             if answer:
                 tokens = self._runner.tokens(prompt)
-                with self._engine.bare():
-                    found = overlap(self._engine.target, draft, tokens, answer, self._request.sampling)
+                try:
+                    with self._engine.bare():
+                        found = overlap(self._engine.target, draft, tokens, answer, self._request.sampling)
+                except Interrupted:
+                    break  # and say what was compared
                 positions.setdefault(kind, []).extend(found)
         yield from summarise(positions, self._request.sampling.temperature)
 
@@ -132,12 +149,17 @@ class Experiment:
         about, request = self._engine.about, self._request
         settings: dict[str, Any] = {
             "suite": self._plan.suite,
+            "kinds": list(self._plan.kinds),
+            "limit": self._plan.limit,
+            "peers": list(self._plan.peers),
             "prompts": len(self._prompts),
             "repeat": self._plan.repeats,
             "max_tokens": request.max_tokens,
-            "temperature": request.sampling.temperature,
+            **{name: value for name, value in asdict(request.sampling).items() if name != "logit_bias" or value},
             "seed": request.seed,
             "verify": request.verify,
+            "think": request.think,
+            "stop": list(request.stop),
             "ctx": self._engine.n_ctx,
             "policy": about.policy,
         }

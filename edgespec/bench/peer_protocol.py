@@ -34,7 +34,6 @@ class PeerAnswer:
     seconds: float
     ttft_seconds: float | None
     tail_seconds: float
-    predicted_n: int | None
     drafted: int | None
     accepted: int | None
     prompt_tokens: int | None
@@ -115,7 +114,6 @@ class Reading:
             seconds=self._seconds,
             ttft_seconds=self._began if self._pieces else None,
             tail_seconds=self._last - self._began,
-            predicted_n=timings.get("predicted_n", usage.get("completion_tokens")),
             # llama-server leaves these out where nothing was drafted
             drafted=timings.get("draft_n", 0) if timings else None,
             accepted=timings.get("draft_n_accepted", 0) if timings else None,
@@ -138,6 +136,7 @@ def to_answer(
         prompt=prompt.id, kind=prompt.kind, arm=arm, repeat=repeat, place=place, cold=cold,
         text=found.text, tokens=tokens, finish_reason=found.finish_reason, seed=seed,
         prompt_tokens=found.prompt_tokens or 0, seconds=found.seconds,
-        speed_tokens=max(0, len(tokens) - first), speed_seconds=found.tail_seconds, ttft_seconds=found.ttft_seconds,
+        speed_tokens=max(0, len(tokens) - first), speed_seconds=found.tail_seconds,
+        ttft_ms=None if found.ttft_seconds is None else 1000.0 * found.ttft_seconds,
         drafted=found.drafted, accepted=found.accepted, stats=None, memory=memory,
     )  # fmt: skip

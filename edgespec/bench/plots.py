@@ -41,6 +41,8 @@ def check(path: Path) -> None:
     """Raise UsageError where `plot` could not draw into `path`: better asked before an hour is spent measuring."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"A plot goes into a file that ends in .png or .svg: {path.name} does not.")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}.")
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"Plots need matplotlib: install it with {sys.executable} -m pip install matplotlib.")
 
@@ -147,7 +149,7 @@ def _speed_panel(axes: Axes, figures: Sequence[Figures], arms: Mapping[Arm, Look
             if speedup is None:
                 continue
             low, high = speedup.low or speedup.value, speedup.high or speedup.value
-            proven = speedup.low is not None and (low > 1 or high < 1)
+            proven = speedup.faster or speedup.slower
             y = row + (place - (len(arms) - 1) / 2) * step
             axes.plot((low, high), (y, y), color=colour, linewidth=1.3, solid_capstyle="butt")
             axes.plot(

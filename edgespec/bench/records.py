@@ -72,7 +72,7 @@ class Answer:
     seconds: float
     speed_tokens: int
     speed_seconds: float
-    ttft_seconds: float | None
+    ttft_ms: float | None
     drafted: int | None
     accepted: int | None
     stats: Stats | None = None
@@ -85,6 +85,7 @@ class RoundRecord:
     """A round of an answer, `index` from 0, as the engine reports it (protocols.Round)."""
 
     prompt: str
+    kind: str
     arm: str
     repeat: int
     index: int
@@ -107,7 +108,8 @@ class Fork:
     """Where an arm's text left plain's: at token `at` of the answer.
 
     `honest` when the perturbed logits of the two tokens are a near-tie on this build (CONTRACT 4): `gap` is their
-    difference, `band` what the measured noise of this build can explain.
+    difference (None: no noise of that size brings one of them past the filters), `band` what the measured noise of this
+    build can explain.
     """
 
     prompt: str
@@ -115,7 +117,7 @@ class Fork:
     repeat: int
     at: int
     honest: bool
-    gap: float
+    gap: float | None
     band: float
 
 
@@ -123,14 +125,14 @@ class Fork:
 class CostCurve:
     """Seconds of a target pass over `widths` tokens at `context` cached ones (medians), and of one draft step.
 
-    `ours` is our own part of a drafting round, in seconds, from the run's rounds.
+    `overhead` is our own part of a drafting round, in seconds, from the run's rounds.
     """
 
     context: int
     widths: tuple[int, ...]
     seconds: tuple[float, ...]
     draft_step: float | None = None
-    ours: float = 0.0
+    overhead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +188,15 @@ def gather(records: Iterable[Record]) -> Measurements:
 
 def to_line(record: Record) -> str:
     """A record as one line of JSON, without the line's end."""
-    return json.dumps({"type": _NAMES[type(record)], **asdict(record)}, ensure_ascii=False)
+    return json.dumps({"type": _NAMES[type(record)], **asdict(record)}, ensure_ascii=False, allow_nan=False)
 
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The records of a file that `to_line` wrote; a last line that was cut off is left out. Raises UsageError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split(
+            "\n"
+        )  # an answer may hold characters that splitlines() breaks at
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read as measurements: {error}.") from error
     for number, line in enumerate(lines, 1):
@@ -200,7 +204,7 @@ def read_lines(path: Path) -> Iterator[Record]:
             if line.strip():
                 yield _record(json.loads(line))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if number == len(lines) and number > 1:
+            if number == len(lines) > 1:  # a whole line ends, so that what follows it is empty
                 return
             raise UsageError(f"Line {number} of {path} is no measurement of edgespec bench ({error}).") from error
 

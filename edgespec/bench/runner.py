@@ -10,15 +10,17 @@ from typing import Protocol
 
 from edgespec import hardware
 from edgespec.bench.arms import Contender
-from edgespec.bench.exactness import TIMES_NOISE, candidates, gap, parting
+from edgespec.bench.exactness import ForkJudge
 from edgespec.bench.records import PLAIN, Answer, Fork, Record, RoundRecord
 from edgespec.bench.suites import Prompt
 from edgespec.engine import Engine
-from edgespec.errors import PeerFailed, PromptTooLong
+from edgespec.errors import PeerFailed
 from edgespec.events import Done, Notice, RoundDone
+from edgespec.protocols import Round
 from edgespec.settings import Request
 
 WARM_UP_TOKENS = 12
+PEER_MAY_FAIL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,17 @@ class Runner:
         self._prompts = list(prompts)
         self._request = request
         self._repeats = repeats
-        self._judged = judged and request.rule in ("argmax", "match")
+        keyed = request.rule == "match" and request.seed is not None
+        self._judged = judged and (request.rule == "argmax" or keyed)  # else nothing makes texts the same
         self._clock = clock
         self._stopped = Flag()
         self._total = repeats * sum(1 + len(p.turns) for p in prompts) * (len(self._arms) + len(self._peers))
         self._done = 0
         self._started = 0.0
+        self._told: set[str] = set()
+        self._failures: dict[str, int] = {}  # of a peer, in a row
         self._said: dict[str, str] = {}  # plain's first answer to each prompt, which its next turn follows
-        self._forks: dict[tuple[int, ...], Fork] = {}
+        self._forks = ForkJudge(engine, request)
 
     def stop(self) -> None:
         """End the run, from any thread; the answer in progress is thrown away."""
@@ -91,7 +96,7 @@ class Runner:
     def run(self) -> Iterator[Item]:
         """The run's answers, rounds and forks as they come, with progress between them.
 
-        A prompt that does not fit the context is left out, and so is a peer from where it fails on; a Notice says so.
+        A prompt that does not fit the context is left out, and a peer that fails twice in a row; a Notice says so.
         """
         own = self._engine.policy
         try:
@@ -109,18 +114,21 @@ class Runner:
             self._engine.policy = own
 
     def _warm_up(self) -> Iterator[Notice]:
-        """Each arm's shapes once, uncounted."""
+        """A few tokens of every arm, uncounted."""
         request = replace(self._request, max_tokens=min(WARM_UP_TOKENS, self._request.max_tokens or WARM_UP_TOKENS))
-        for arm in self._arms:
-            if not self._stopped.is_set():
-                self._engine.policy = arm.policy
-                self._ask(self.tokens(self._prompts[0]), request)
-        for peer in list(self._peers):
-            if not self._stopped.is_set():
+        prompt = next((p for p in self._prompts if len(self.tokens(p)) < self._engine.n_ctx), None)
+        contenders: list[Contender | Rival] = [*self._arms, *self._peers]
+        for contender in contenders:
+            if self._stopped.is_set() or prompt is None:
+                return
+            if isinstance(contender, Contender):
+                self._engine.policy = contender.policy
+                self._ask(self.tokens(prompt), request)
+            else:
                 try:
-                    peer.answer(self._prompts[0], request, 0, 0, True)
+                    contender.answer(prompt, request, 0, 0, True)
                 except PeerFailed as error:
-                    yield self._dismissed(peer, error)
+                    yield self._failed(contender, error)
 
     def _turns(self, prompt: Prompt) -> Iterator[Prompt]:
         """A prompt and its further turns, each as a prompt of its own that follows plain's answer to the one before."""
@@ -138,26 +146,24 @@ class Runner:
     def _block(self, prompt: Prompt, repeat: int, first: int) -> Iterator[Item]:
         """All arms on one prompt, beginning with the `first`-th."""
         contenders: list[Contender | Rival] = [*self._arms, *self._peers]
+        length, room = len(self.tokens(prompt)), self._engine.n_ctx
+        if length >= room:
+            self._total -= len(contenders)
+            yield from self._news(f"{prompt.id} is left out: ", [f"{length} tokens do not fit the context of {room}."])
+            return
         if repeat > 0:
-            if prompt.id not in self._said:  # it was left out before
-                self._total -= len(contenders)
-                return
             self._engine.row(self.tokens(prompt))  # so that the first of them finds it read, too
         turn = first % len(contenders)
         answers: list[Answer] = []
         for place, contender in enumerate(contenders[turn:] + contenders[:turn]):
             if self._stopped.is_set():
                 return
-            name = contender.arm.name if isinstance(contender, Contender) else contender.name
-            yield Progress(f"{prompt.id} · {name}", self._done, self._total, self._left())
+            yield Progress(f"{prompt.id} · {_name(contender)}", self._done, self._total, self._left())
             try:
-                answer, rounds = self._asked(contender, prompt, repeat, place)
-            except PromptTooLong as error:
-                self._total -= len(contenders)
-                yield Notice(f"{prompt.id} is left out: {error}")
-                return
+                answer, rounds, notices = self._asked(contender, prompt, repeat, place)
             except PeerFailed as error:
-                yield self._dismissed(contender, error)
+                self._total -= 1
+                yield self._failed(contender, error)
                 continue
             if self._stopped.is_set() or answer.finish_reason == "cancelled":
                 return
@@ -167,22 +173,36 @@ class Runner:
                 self._said.setdefault(prompt.id, answer.text)
             yield answer
             yield from rounds
+            yield from self._news(f"{answer.arm}: ", notices)
         if self._judged:
             yield from self.parted(prompt, answers)
 
     def _asked(
         self, contender: Contender | Rival, prompt: Prompt, repeat: int, place: int
-    ) -> tuple[Answer, list[RoundRecord]]:
+    ) -> tuple[Answer, list[RoundRecord], list[str]]:
         if not isinstance(contender, Contender):
-            return contender.answer(prompt, self._request, repeat, place, repeat == 0), []
+            answer = contender.answer(prompt, self._request, repeat, place, repeat == 0)
+            self._failures.pop(contender.name, None)
+            return answer, [], []
         self._engine.forget(drafts_only=repeat > 0)
         self._engine.policy = contender.policy
         return self._own(prompt, contender.arm.name, repeat, place)
 
-    def _dismissed(self, contender: Contender | Rival, error: PeerFailed) -> Notice:
-        """Go on without a peer that failed: an hour's measurement is not lost for it."""
-        self._peers = [peer for peer in self._peers if peer is not contender]
-        return Notice(f"It is left out from here on: {error}")
+    def _failed(self, peer: Contender | Rival, error: PeerFailed) -> Notice:
+        """One answer less, and after a second failure in a row no more of that peer: the run goes on."""
+        name = _name(peer)
+        self._failures[name] = self._failures.get(name, 0) + 1
+        if self._failures[name] < PEER_MAY_FAIL:
+            return Notice(f"{name} has no answer here: {error}")
+        self._peers = [other for other in self._peers if other is not peer]
+        return Notice(f"{name} is left out from here on: {error}")
+
+    def _news(self, whose: str, sentences: Sequence[str]) -> Iterator[Notice]:
+        """What the engine has to say of an arm, once."""
+        for sentence in sentences:
+            if whose + sentence not in self._told:
+                self._told.add(whose + sentence)
+                yield Notice(whose + sentence)
 
     def _left(self) -> float | None:
         return (self._clock() - self._started) / self._done * (self._total - self._done) if self._done else None
@@ -191,25 +211,30 @@ class Runner:
         """A prompt as the target reads it."""
         return self._engine.prompt(prompt.messages if prompt.raw is None else prompt.raw, request=self._request)
 
-    def _ask(self, tokens: Sequence[int], request: Request) -> tuple[Done, list[RoundDone]]:
-        done, rounds = None, []
+    def _ask(self, tokens: Sequence[int], request: Request) -> tuple[Done, list[Round], list[str]]:
+        """An answer, its rounds, and what was said of it."""
+        done, rounds, notices = None, list[Round](), list[str]()
         for event in self._engine.generate(tokens, request=request):
             if isinstance(event, RoundDone):
-                rounds.append(event)
+                rounds.append(event.round)
+            elif isinstance(event, Notice):
+                notices.append(event.message)
             elif isinstance(event, Done):
                 done = event
+            if self._stopped.is_set():
+                self._engine.cancel()  # a stop that came before the answer began was forgotten then
         assert done is not None, "an answer ends with Done"
-        return done, rounds
+        return done, rounds, notices
 
-    def _own(self, prompt: Prompt, arm: str, repeat: int, place: int) -> tuple[Answer, list[RoundRecord]]:
+    def _own(
+        self, prompt: Prompt, arm: str, repeat: int, place: int
+    ) -> tuple[Answer, list[RoundRecord], list[str]]:  # fmt: skip
         """One of our arms' answers, with its rounds."""
         tokens = self.tokens(prompt)
-        joules, started = hardware.energy(), self._clock()
-        done, events = self._ask(tokens, self._request)
-        seconds, after = self._clock() - started, hardware.energy()
-        rounds = [event.round for event in events]
+        meter, started = hardware.energy(), self._clock()
+        done, rounds, notices = self._ask(tokens, self._request)
+        seconds, joules = self._clock() - started, hardware.used(meter, hardware.energy())
         later = [r for r in rounds if r.emitted][1:]
-        ttft = done.stats.ttft_ms
         answer = Answer(
             prompt=prompt.id,
             kind=prompt.kind,
@@ -225,42 +250,25 @@ class Runner:
             seconds=seconds,
             speed_tokens=sum(r.emitted for r in later),
             speed_seconds=sum(r.seconds for r in later),
-            ttft_seconds=None if ttft is None else ttft / 1000.0,
+            ttft_ms=done.stats.ttft_ms,
             drafted=done.stats.drafted,
             accepted=done.stats.accepted,
             stats=done.stats,
             memory=hardware.resident_memory(),
-            joules=None if joules is None or after is None else after - joules,
+            joules=joules,
         )
-        log = [RoundRecord(prompt.id, arm, repeat, i, **asdict(r)) for i, r in enumerate(rounds)]
-        return answer, log
+        log = [RoundRecord(prompt.id, prompt.kind, arm, repeat, i, **asdict(r)) for i, r in enumerate(rounds)]
+        return answer, log, notices
 
     def parted(self, prompt: Prompt, answers: Sequence[Answer]) -> Iterator[Fork]:
         """Judge where the arms' texts left plain's of the same block."""
         plain = next((answer for answer in answers if answer.arm == PLAIN), None)
         for answer in answers:
-            if plain is None or answer.stats is None or answer is plain:
-                continue
-            at = parting(plain.tokens, answer.tokens)
-            if at is not None:
-                yield self._judge(prompt, plain, answer, at)
+            if plain is not None and answer.stats is not None and answer is not plain:
+                fork = self._forks.fork(self.tokens(prompt), plain, answer)
+                if fork is not None:
+                    yield fork
 
-    def _judge(self, prompt: Prompt, plain: Answer, other: Answer, at: int) -> Fork:
-        engine, sampling = self._engine, self._request.sampling
-        vocabulary = engine.vocabulary
-        ends = vocabulary.end_tokens
-        history = [*self.tokens(prompt), *plain.tokens[:at]]
-        ones, others = candidates(plain.tokens, at, ends), candidates(other.tokens, at, ends)
-        key = (*history, -1, *ones, -1, *others)
-        if key not in self._forks:
-            band = TIMES_NOISE * engine.about.width_noise
-            row = engine.row(history)
-            window = history[-sampling.repeat_last_n :] if sampling.repeat_last_n > 0 else history
-            smallest = min(
-                gap(row, one, another, band, sampling, plain.seed, len(history), window)
-                for one in ones
-                for another in others
-            )
-            honest = len(history) >= engine.about.invariant_below and smallest < band
-            self._forks[key] = Fork(prompt.id, other.arm, other.repeat, at, honest, smallest, band)
-        return replace(self._forks[key], arm=other.arm, repeat=other.repeat)
+
+def _name(contender: Contender | Rival) -> str:
+    return contender.arm.name if isinstance(contender, Contender) else contender.name

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from rich.text import Text
 
 from edgespec.bench.curve import DrafterKind, break_even, cost, speedup_at
-from edgespec.bench.figures import Figures, Speedup
+from edgespec.bench.figures import ENOUGH_TOKENS, Figures, Speedup
 from edgespec.bench.records import PLAIN, Arm, CostCurve, Fork, Overlap, Run
 from edgespec.bench.sheets import Sheet, clean
 from edgespec.bench.verdict import ENOUGH_OVERLAP
@@ -17,7 +17,9 @@ LOW_ACCEPTANCE = 0.6
 POSITIONS = 8
 FORKS_SHOWN = 10
 NONE = "–"
-SIGNS = "▲ faster, ▼ slower than plain: the 95 % interval leaves out 1. ? too few pairs for an interval."
+SIGNS = (
+    f"▲ faster, ▼ slower than plain: the 95 % interval leaves out 1. ? under {ENOUGH_TOKENS} tokens or too few pairs."
+)
 
 Index = Mapping[tuple[str, str | None], Figures]
 """Figures by arm and kind."""
@@ -66,7 +68,6 @@ def by_kind(index: Index, arms: Sequence[Arm], run: Run) -> Sheet:
 
 def each_arm(index: Index, arms: Sequence[Arm], run: Run, kind: str | None = None) -> Sheet:
     """The arms side by side, on a kind or on all: a line for each thing that is known of any."""
-    plain = index.get((PLAIN, kind))
     lines: list[tuple[str, Callable[[Figures], str | None]]] = [
         ("answers", lambda f: f"{f.answers:,}"),
         ("tokens", lambda f: f"{f.tokens:,}"),
@@ -76,12 +77,13 @@ def each_arm(index: Index, arms: Sequence[Arm], run: Run, kind: str | None = Non
         ("drafted", lambda f: f"{f.drafted:,}" if f.drafted else None),
         ("accepted", lambda f: f"{f.accepted or 0:,}" if f.drafted else None),
         ("rounds", lambda f: _known(f.rounds, "{:,}".format)),
-        ("time to first token", lambda f: _known(f.ttft_seconds, _seconds)),
-        ("% draft/verify/ours", _split),
-        ("peak memory", lambda f: _known(f.memory, lambda size: f"{size / 1e9:.1f} GB")),
+        ("time to first token", lambda f: _known(f.ttft_ms, _time)),
+        ("prompt tokens/s", lambda f: _known(f.prompt_tokens_per_second, number)),
+        ("% draft/verify/overhead", _split),
+        ("memory, all models", lambda f: _known(f.memory, lambda size: f"{size / 1e9:.1f} GB")),
         ("J/token", lambda f: _known(f.joules_per_token, "{:.2f}".format)),
         ("cost of 1M tokens", lambda f: _known(f.cost_per_million, "{:.2f}".format)),
-        ("saving", lambda f: _saving(f, plain)),
+        ("saving", lambda f: _saving(f)),
     ]
     rows = []
     for name, say in lines:
@@ -109,8 +111,8 @@ def no_ties(forks: Sequence[Fork], run: Run) -> Sheet:
     """The forks that no noise of this build explains."""
     wrong = [fork for fork in forks if not fork.honest]
     rows = tuple(
-        (Text(clean(fork.prompt)), Text(clean(fork.arm)), Text(str(fork.at)), Text(f"{fork.gap:.3f}"),
-         Text(f"{fork.band:.3f}"))
+        (Text(clean(fork.prompt)), Text(clean(fork.arm)), Text(str(fork.at)),
+         Text(NONE if fork.gap is None else f"{fork.gap:.3f}"), Text(f"{fork.band:.3f}"))
         for fork in wrong[:FORKS_SHOWN]
     )  # fmt: skip
     more = f"{len(wrong) - FORKS_SHOWN} more are in the measurements. " if len(wrong) > FORKS_SHOWN else ""
@@ -174,8 +176,9 @@ def ratio(speedup: Speedup | None) -> Text:
     value = f"{speedup.value:.2f}×"
     if speedup.low is None or speedup.high is None:
         return Text(f" {value} ?")
-    sign, style = ("▲", "bold green") if speedup.low > 1 else ("▼", "bold red") if speedup.high < 1 else (" ", "")
-    return Text.assemble((f"{sign}{value}", style), f" ({speedup.low:.2f}–{speedup.high:.2f})")
+    sign, style = ("▲", "bold green") if speedup.faster else ("▼", "bold red") if speedup.slower else (" ", "")
+    doubt = "" if speedup.known else " ?"
+    return Text.assemble((f"{sign}{value}", style), f" ({speedup.low:.2f}–{speedup.high:.2f}){doubt}")
 
 
 def number(speed: float | None) -> str:
@@ -206,22 +209,22 @@ def _low(share: float, limit: float) -> str:
     return f"{'low ' if share < limit else ''}{share:.0%}"
 
 
-def _seconds(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+def _time(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s"
 
 
 def _split(figures: Figures) -> str | None:
-    draft, verify, ours = figures.draft_share, figures.verify_share, figures.our_share
-    if draft is None or verify is None or ours is None:
+    draft, verify, overhead = figures.draft_share, figures.verify_share, figures.overhead_share
+    if draft is None or verify is None or overhead is None:
         return None
-    return f"{100 * draft:.0f}/{100 * verify:.0f}/{100 * ours:.1f}"
+    return f"{100 * draft:.0f}/{100 * verify:.0f}/{100 * overhead:.1f}"
 
 
-def _saving(figures: Figures, plain: Figures | None) -> str | None:
-    """Of what plain decoding costs; None for plain itself."""
-    if plain is None or figures.arm == plain.arm or not plain.cost_per_million or figures.cost_per_million is None:
+def _saving(figures: Figures) -> str | None:
+    """Of what plain decoding costs, by the speed-up; None for plain itself."""
+    if figures.cost_per_million is None or figures.speedup is None:
         return None
-    return f"{1 - figures.cost_per_million / plain.cost_per_million:.0%}"
+    return f"{1 - 1 / figures.speedup.value:.0%}"
 
 
 def _gains(measured: CostCurve, k: int, drafter: DrafterKind) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgespec.bench.figures import Figures, Speedup
+from edgespec.bench.figures import ENOUGH_TOKENS, Figures, Speedup
 from edgespec.bench.records import PLAIN, Arm, Measurements
 
 WINS, LOSES = 1.03, 0.97
@@ -27,15 +27,15 @@ class _Way:
 
     @property
     def gains(self) -> bool:
-        return self.overall.low is not None and self.overall.low > 1.0
+        return self.overall.faster
 
     @property
     def wins(self) -> dict[str, Speedup]:
-        return {kind: s for kind, s in self.kinds.items() if s.low is not None and s.low > 1.0 and s.value >= WINS}
+        return {kind: s for kind, s in self.kinds.items() if s.faster and s.value >= WINS}
 
     @property
     def losses(self) -> dict[str, Speedup]:
-        return {kind: s for kind, s in self.kinds.items() if s.high is not None and s.high < 1.0 and s.value <= LOSES}
+        return {kind: s for kind, s in self.kinds.items() if s.slower and s.value <= LOSES}
 
     @property
     def subject(self) -> str:
@@ -70,11 +70,12 @@ def verdict(measurements: Measurements, figures: Sequence[Figures]) -> list[str]
 def overall_lower_bound(figures: Sequence[Figures], arms: Sequence[Arm]) -> float | None:
     """The lower end of auto's overall speed-up, or where auto was not measured of the best drafting arm's.
 
-    None where there is none, or no interval.
+    None where there is none, or too little of it for a claim.
     """
     ways = _ways(figures, arms)
     asked = [way for way in ways if way.name == "auto"] or ways
-    return _best(asked).overall.low if asked else None
+    best = _best(asked).overall if asked else None
+    return best.low if best is not None and best.known else None
 
 
 def _ways(figures: Sequence[Figures], arms: Sequence[Arm]) -> list[_Way]:
@@ -105,16 +106,19 @@ def _finding(way: _Way) -> str:
 def _advice(ways: Sequence[_Way]) -> Iterator[str]:
     if not ways:
         return
-    single = [s for way in ways for s in (way.overall, *way.kinds.values()) if s.low is None]
+    single = [s for way in ways for s in (way.overall, *way.kinds.values()) if not s.known]
     if gaining := [way for way in ways if way.gains]:
         yield f"Use {_best(gaining).options}."
     elif any(way.wins for way in ways):
         yield f"Use {_by_kind(ways)}, and --drafter none otherwise."
-    elif any(way.overall.low is not None for way in ways):
+    elif any(way.overall.known for way in ways):
         yield "Use --drafter none: no way of drafting is surely faster than plain decoding here."
     if single:
         some = "These" if len(single) == sum(1 + len(way.kinds) for way in ways) else "Some of these"
-        yield f"{some} figures are too few to be sure of: run with --repeat 3."
+        yield (
+            f"{some} figures rest on too little to be sure of ({ENOUGH_TOKENS} tokens a side are wanted): run with a "
+            "larger --repeat or --max-tokens."
+        )
 
 
 def _by_kind(ways: Sequence[_Way]) -> str:
@@ -129,6 +133,8 @@ def _by_kind(ways: Sequence[_Way]) -> str:
 
 def _unsteady(measurements: Measurements, figures: Sequence[Figures]) -> Iterator[str]:
     nulls = {arm.name for arm in measurements.run.arms if arm.kind == "null"}
+    if not nulls:
+        yield "How much of this is noise is not known: name plain twice in --arms to see it."
     for speedup in (f.speedup for f in figures if f.arm in nulls and f.kind is None):
         if speedup is None or speedup.low is None or speedup.high is None:
             continue

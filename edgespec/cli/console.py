@@ -128,6 +128,7 @@ def cancellable(cancel: Callable[[], None], events: Iterator[Item]) -> Iterator[
     For its duration Ctrl-C raises nothing: an exception between two lines here could lose an event.
     """
     line: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
+    over = False
 
     def work() -> None:
         try:
@@ -143,10 +144,12 @@ def cancellable(cancel: Callable[[], None], events: Iterator[Item]) -> Iterator[
     try:
         while (event := line.get()) is not None:
             if isinstance(event, BaseException):
+                over = True
                 raise event
             yield event
+        over = True
     finally:
-        if worker.is_alive():
+        if not over:  # whoever reads has left; a worker that is about to end is not to be cancelled
             cancel()
-            worker.join()
+        worker.join()
         signal.signal(signal.SIGINT, before)

@@ -45,9 +45,10 @@ class Words(click.types.StringParamType):
 
 
 def option(*flags: str, help: str, **attributes: Any) -> Callable[[Command], Command]:
-    """A click option with the EDGESPEC_… variable of its long name."""
+    """A click option with the EDGESPEC_… variable of its long name, or another `envvar`."""
     long = next(flag for flag in flags if flag.startswith("--"))
-    return click.option(*flags, help=help, envvar=f"EDGESPEC_{long[2:].upper().replace('-', '_')}", **attributes)
+    attributes.setdefault("envvar", f"EDGESPEC_{long[2:].upper().replace('-', '_')}")
+    return click.option(*flags, help=help, **attributes)
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> bool:

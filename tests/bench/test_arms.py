@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgespec.bench.arms import contenders, default_arms
+from edgespec.bench.arms import contenders, default_arms, split
 from edgespec.bench.records import Arm
 from edgespec.control.fixed import FixedPolicy
 from edgespec.errors import UsageError
@@ -14,7 +14,7 @@ AUTO = FixedPolicy("model", 4)
 
 
 def named(*names: str, drafters: tuple[str, ...] = ("model", "ngram")) -> dict[Arm, Choice]:
-    return {c.arm: c.policy.choose(99) for c in contenders(names, drafters, AUTO)}
+    return {c.arm: c.policy.choose(99) for c in contenders(split(",".join(names)), drafters, AUTO, 63)}
 
 
 def test_names_become_policies() -> None:
@@ -32,8 +32,8 @@ def test_plain_is_always_there_and_first() -> None:
 
 
 def test_the_usual_arms_are_those_that_can_be() -> None:
-    assert default_arms(["model", "ngram"]) == ["plain", "plain", "auto", "model:4", "ngram:8"]
-    assert default_arms(["ngram"]) == ["plain", "plain", "auto", "ngram:8"]
+    assert default_arms(["model", "ngram"]) == ["plain", "plain", "auto", "ngram:8"]
+    assert default_arms(["model"]) == ["plain", "plain", "auto"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,9 @@ def test_the_usual_arms_are_those_that_can_be() -> None:
         (["fast"], "'fast' is no arm"),
         (["ngram:0"], "is no arm"),
         (["ngram:-1"], "is no arm"),
+        ([":3"], "is no arm"),
         (["eagle:3"], "the drafters here are model, ngram"),
+        (["ngram:64"], "more than the 63 tokens"),
     ],
 )
 def test_what_is_no_arm_is_said_in_a_sentence(names: list[str], says: str) -> None:

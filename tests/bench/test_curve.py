@@ -35,7 +35,7 @@ def test_a_curve_is_what_passes_take() -> None:
     clock = Clock()
     target, draft = models(clock)
     curve = measure_curve(target, draft, TEXT, clock=clock)
-    assert (curve.context, curve.widths, curve.ours) == (256, WIDTHS, 0.0)
+    assert (curve.context, curve.widths, curve.overhead) == (256, WIDTHS, 0.0)
     assert curve.seconds == pytest.approx([stairs(n) for n in WIDTHS]) and curve.draft_step == pytest.approx(0.03)
     assert target.tokens == draft.tokens == []
 
@@ -158,7 +158,7 @@ def test_a_speedup_is_what_a_round_gives_for_what_it_costs() -> None:
     assert speedup_at(CURVE, 2, "ngram", 0.5) == pytest.approx(1.75 * 0.1 / 0.12)
     assert speedup_at(CURVE, 2, "ngram", 1.0) == pytest.approx(3 * 0.1 / 0.12)
     assert speedup_at(CURVE, 2, "ngram", 0.0) == pytest.approx(0.1 / 0.12)
-    slow = CostCurve(256, CURVE.widths, CURVE.seconds, 0.02, ours=0.01)
+    slow = CostCurve(256, CURVE.widths, CURVE.seconds, 0.02, overhead=0.01)
     assert speedup_at(slow, 2, "model", 0.5) == pytest.approx(1.75 * 0.1 / 0.17)
     assert speedup_at(slow, 0, "ngram", 0.5) == pytest.approx(0.1 / 0.11)
 

@@ -163,7 +163,6 @@ def test_an_answer_is_timed_by_its_pieces_as_they_come() -> None:
         seconds=6.0,
         ttft_seconds=2.0,
         tail_seconds=3.5,
-        predicted_n=3,
         drafted=0,
         accepted=0,
         prompt_tokens=11,
@@ -236,7 +235,7 @@ def test_what_a_server_says_of_its_drafting_is_kept() -> None:
 
 def test_a_server_that_says_nothing_of_drafting_is_not_said_to_draft_nothing() -> None:
     found = answer(Script(timings=None))
-    assert (found.drafted, found.accepted, found.predicted_n, found.prompt_tokens) == (None, None, 3, 11)
+    assert (found.drafted, found.accepted, found.prompt_tokens) == (None, None, 11)
 
 
 def test_a_server_that_refuses_some_settings_is_asked_without_them_from_then_on() -> None:
@@ -293,7 +292,7 @@ def test_a_stream_may_be_written_in_other_ways() -> None:
         'data: {"choices": [{"delta": null, "finish_reason": "length"}], "usage": null}\n\n',
     )
     found = answer(Script(lines=lines))
-    assert (found.text, found.finish_reason, found.predicted_n) == ("a\u00e9", "length", None)
+    assert (found.text, found.finish_reason) == ("a\u00e9", "length")
 
 
 def test_an_answer_without_text_has_no_first_piece() -> None:
@@ -481,7 +480,7 @@ def test_a_program_ends_with_its_children_even_against_their_will() -> None:
 
 def whole(**changes: Any) -> PeerAnswer:
     fields: dict[str, Any] = {
-        "text": "Hello you", "first": "H", "seconds": 6.0, "ttft_seconds": 2.0, "tail_seconds": 3.5, "predicted_n": 3,
+        "text": "Hello you", "first": "H", "seconds": 6.0, "ttft_seconds": 2.0, "tail_seconds": 3.5,
         "drafted": 8, "accepted": 5, "prompt_tokens": 11, "finish_reason": "stop",
     }  # fmt: skip
     return PeerAnswer(**(fields | changes))
@@ -496,7 +495,7 @@ def test_an_answer_is_recorded_in_the_targets_tokens() -> None:
     assert (record.prompt, record.kind, record.arm, record.repeat, record.place) == ("qa/1", "qa", "other", 1, 2)
     assert (record.cold, record.seed, record.memory, record.stats, record.joules) == (False, 7, 99, None, None)
     assert (record.text, record.tokens, record.finish_reason) == ("Hello you", tuple(letters("Hello you")), "stop")
-    assert (record.seconds, record.ttft_seconds, record.prompt_tokens) == (6.0, 2.0, 11)
+    assert (record.seconds, record.ttft_ms, record.prompt_tokens) == (6.0, 2000.0, 11)
     assert (record.drafted, record.accepted) == (8, 5)
     assert (record.speed_tokens, record.speed_seconds) == (8, 3.5)
 

@@ -58,7 +58,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(tmp_path: Path, monkeypat
         plot(measurements(), all_figures(), tmp_path / "a.pdf")
     with pytest.raises(UsageError, match="nothing to plot"):
         plot(Measurements(RUN), [], tmp_path / "a.svg")
-    with pytest.raises(UsageError, match="cannot be written: No such file"):
+    with pytest.raises(UsageError, match="cannot be written: there is no folder"):
         plot(Measurements(RUN, curve=CURVE), [], tmp_path / "none" / "a.svg")
     check(tmp_path / "a.svg")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -71,13 +71,13 @@ def test_the_null_arm_is_called_plain_again_whatever_its_name() -> None:
 def test_what_is_known_of_no_arm_is_left_out_and_what_is_known_of_one_is_not() -> None:
     arms = (Arm("plain", "plain"), Arm("model:3", "drafting"))
     drafting = figure("model:3", acceptance_rate=0.59, drafted=1000, accepted=590, draft_share=0.25, verify_share=0.742,
-                      our_share=0.008, ttft_seconds=1.5, memory=2_310_000_000)  # fmt: skip
+                      overhead_share=0.008, ttft_ms=1500.0, memory=2_310_000_000)  # fmt: skip
     text = told(run_of(*arms), [PLAIN, drafting])
     assert line(text, "acceptance rate") == ["acceptance", "rate", "–", "low", "59%"]
     assert line(text, "drafted") == ["drafted", "–", "1,000"]
-    assert line(text, "% draft/verify/ours")[-1] == "25/74/0.8"
+    assert line(text, "% draft/verify/overhead")[-1] == "25/74/0.8"
     assert line(text, "time to first token")[-2:] == ["1.50", "s"]
-    assert line(text, "peak memory")[-2:] == ["2.3", "GB"]
+    assert line(text, "memory, all models")[-2:] == ["2.3", "GB"]
     assert not any(word in text for word in ("J/token", "cost", "saving", "rounds", "mean acceptance length"))
     enough = told(run_of(*arms), [PLAIN, replace(drafting, acceptance_rate=0.6)])
     assert line(enough, "acceptance rate") == ["acceptance", "rate", "–", "60%"]
@@ -85,10 +85,35 @@ def test_what_is_known_of_no_arm_is_left_out_and_what_is_known_of_one_is_not() -
 
 def test_cost_and_saving_stand_beside_plain() -> None:
     arms = (Arm("plain", "plain"), Arm("a", "drafting"), Arm("b", "drafting"))
-    costs = [figure(arm.name, cost_per_million=cost) for arm, cost in zip(arms, (2.0, 1.5, 2.2), strict=True)]
+    costs = [
+        figure(arm.name, cost_per_million=cost, speedup=None if arm.kind == "plain" else speedup(2.0 / cost))
+        for arm, cost in zip(arms, (2.0, 1.5, 2.2), strict=True)
+    ]
     text = told(run_of(*arms), costs)
     assert line(text, "cost of 1M tokens")[-3:] == ["2.00", "1.50", "2.20"]
     assert line(text, "saving") == ["saving", "–", "25%", "-10%"]
+
+
+def test_each_kind_has_its_speed_and_acceptance_and_on_demand_all_of_it() -> None:
+    arms = (Arm("plain", "plain"), Arm("a", "drafting"))
+    rows = [
+        figure(arm, kind, tokens_per_second=speed, acceptance_rate=rate, drafted=9 if rate else None)
+        for arm, speed, rate in (("plain", 10.0, None), ("a", 12.5, 0.815))
+        for kind in ("code", "prose", None)
+    ]
+    text = told(run_of(*arms), rows)
+    assert line(text.split("Tokens/s, and")[1], "code") == ["code", "10.0", "12.5", "(82%)"]
+    assert "on prose" not in text
+    console = Console(width=100, color_system=None)
+    with console.capture() as captured:
+        console.print(report(run_of(*arms), rows, each_kind=True))
+    assert captured.get().count("The arms, on ") == 2 and "The arms, on prose" in captured.get()
+
+
+def test_a_speed_up_of_few_tokens_is_marked_as_doubtful() -> None:
+    arms = (Arm("plain", "plain"), Arm("a", "drafting"))
+    text = told(run_of(*arms), [PLAIN, figure("a", speedup=replace(speedup(2.0), tokens=399))])
+    assert "2.00× (1.96–2.04) ?" in text and "▲2" not in text
 
 
 def test_acceptance_by_position_is_a_line_for_each_drafting_arm() -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgespec.bench.arms import contenders
+from edgespec.bench.arms import Contender, contenders, split
 from edgespec.bench.records import Answer, Fork, Record, RoundRecord
 from edgespec.bench.runner import WARM_UP_TOKENS, Progress, Runner
 from edgespec.bench.suites import Prompt
 from edgespec.engine import Engine
-from edgespec.errors import PeerFailed
+from edgespec.errors import BackendError, PeerFailed
 from edgespec.events import Notice
 from edgespec.settings import About, Request
 from tests.support.fakes import Scripted, continuation, hashed_table
@@ -33,26 +33,35 @@ def run(
     engine: Engine, names: str = "plain,plain,oracle:3", prompts: Sequence[Prompt] = PROMPTS, request: Request = GREEDY,
     **options: object,
 ) -> list[Record | Progress]:  # fmt: skip
-    arms = contenders(names.split(","), engine.drafters, engine.policy)
-    return list(Runner(engine, arms, prompts, request, **options).run())  # type: ignore[arg-type]
+    return list(Runner(engine, arms(engine, names), prompts, request, **options).run())  # type: ignore[arg-type]
+
+
+def arms(engine: Engine, names: str) -> list[Contender]:
+    return contenders(split(names), engine.drafters, engine.policy, engine.target.n_outputs - 1)
 
 
 def answers(items: Sequence[object]) -> list[Answer]:
     return [item for item in items if isinstance(item, Answer)]
 
 
-def test_every_arm_answers_each_prompt_before_the_next_is_asked_in_an_order_that_rotates() -> None:
-    clock = Clock()
-    found = answers(run(engine_at(clock), repeats=2, clock=clock))
-    assert len(found) == 4 * 3 * 2
-    blocks = [found[at : at + 3] for at in range(0, len(found), 3)]
-    assert [block[0].prompt for block in blocks] == [p.id for p in PROMPTS] * 2
+@pytest.mark.parametrize("others", [1, 2, 3, 4])
+@pytest.mark.parametrize("number", [1, 3, 4, 15])
+def test_every_arm_answers_each_prompt_before_the_next_is_asked_and_in_all_places_in_time(
+    others: int, number: int
+) -> None:
+    names = ["plain", *(f"oracle:{k}" for k in range(1, others + 1))]
+    prompts = [Prompt(f"p{i}", "p", ({"role": "user", "content": f"p{i}"},)) for i in range(number)]
+    clock, brief = Clock(), GREEDY.having(max_tokens=2)
+    found = answers(run(engine_at(clock), ",".join(names), prompts, brief, repeats=len(names), clock=clock))
+    blocks = [found[at : at + len(names)] for at in range(0, len(found), len(names))]
+    assert [(block[0].repeat, block[0].prompt) for block in blocks] == [
+        (repeat, prompt.id) for repeat in range(len(names)) for prompt in prompts
+    ]
     assert all(len({(a.prompt, a.repeat) for a in block}) == 1 for block in blocks)
-    orders = [[a.arm for a in block] for block in blocks]
-    names = ["plain", "plain again", "oracle:3"]
-    turned = [names, names[1:] + names[:1], names[2:] + names[:2]]
-    assert orders == [turned[i % 3] for i in (0, 1, 2, 3, 5, 6, 7, 8)], "and moves on when a prompt is asked again"
-    assert all([a.place for a in block] == [0, 1, 2] for block in blocks)
+    assert all([a.place for a in block] == list(range(len(names))) for block in blocks)
+    assert len({(a.prompt, a.arm, a.place) for a in found}) == len(found), "no prompt has an arm in one place twice"
+    orders = {tuple((names * 2)[turn : turn + len(names)]) for turn in range(len(names))}
+    assert {tuple(a.arm for a in block) for block in blocks} == orders
 
 
 def test_times_are_those_of_the_rounds_after_the_first() -> None:
@@ -63,9 +72,9 @@ def test_times_are_those_of_the_rounds_after_the_first() -> None:
     # 30 tokens are 8 rounds of 4, the last cut to 2; a round of 4 takes 0.16 s, and the last 0.12 s.
     assert (oracle.speed_tokens, oracle.speed_seconds) == (26, pytest.approx(6 * 0.16 + 0.12))
     assert oracle.tokens == plain.tokens == again.tokens
-    assert plain.ttft_seconds == pytest.approx(0.08 + 0.02 * 2)
-    assert oracle.ttft_seconds == pytest.approx(0.08 + 0.02 * (2 + 3))
-    assert oracle.seconds == pytest.approx(oracle.ttft_seconds + oracle.speed_seconds)
+    assert plain.ttft_ms == pytest.approx(80 + 20 * 2)
+    assert oracle.ttft_ms == pytest.approx(80 + 20 * (2 + 3))
+    assert oracle.seconds == pytest.approx(oracle.ttft_ms / 1000 + oracle.speed_seconds)
     assert (oracle.drafted, oracle.accepted, plain.drafted) == (22, 22, 0)
 
 
@@ -91,11 +100,12 @@ def test_the_first_pass_is_cold_and_the_drafters_always_are() -> None:
     assert all(a.cold for a in cold) and not any(a.cold for a in warm)
     by_arm = {a.arm: a for a in cold}
     for arm in ("plain", "plain again"):
-        assert by_arm[arm].ttft_seconds == pytest.approx(0.08 + 0.02 * 20)
-    assert by_arm["model:1"].ttft_seconds == pytest.approx(0.08 + 0.02 * 21 + 0.03 * 20)
+        assert by_arm[arm].ttft_ms == pytest.approx(80 + 20 * 20)
+    assert by_arm["model:1"].ttft_ms == pytest.approx(80 + 20 * 21 + 30 * 20)
     second = {a.arm: a for a in warm}
-    assert second["plain again"].ttft_seconds == pytest.approx(0.1)
-    assert second["model:1"].ttft_seconds == pytest.approx(0.08 + 0.02 * 2 + 0.03 * 20), "the draft reads it again"
+    for arm in ("plain", "plain again"):
+        assert second[arm].ttft_ms == pytest.approx(100), "also the first of them"
+    assert second["model:1"].ttft_ms == pytest.approx(80 + 20 * 2 + 30 * 20), "the draft reads it again"
 
 
 def test_warming_up_is_not_counted_and_the_engine_gets_its_policy_back() -> None:
@@ -128,20 +138,20 @@ def test_raw_prompts_are_continued() -> None:
 
 
 class Rival:
-    """Another program, which fails at its `fails`-th answer; the first one is the warm-up's."""
+    """Another program, which gives no answer when it is asked for the `fails`-th time; the first is the warm-up."""
 
     name = "other"
 
-    def __init__(self, fails: int = 99) -> None:
+    def __init__(self, *fails: int) -> None:
         self.fails, self.asked, self.cancelled = fails, list[tuple[str, int, int, bool, int | None]](), 0
 
     def answer(self, prompt: Prompt, request: Request, repeat: int, place: int, cold: bool) -> Answer:
         self.asked.append((prompt.id, repeat, place, cold, request.max_tokens))
-        if len(self.asked) == self.fails:
+        if len(self.asked) in self.fails:
             raise PeerFailed("The peer other broke off.")
         tokens = (1,) * (request.max_tokens or 0)
         return Answer(prompt.id, prompt.kind, "other", repeat, place, cold, "x", tokens, "length", 0, 3, 1.0,
-                      len(tokens) - 1, 0.9, 0.1, None, None)  # fmt: skip
+                      len(tokens) - 1, 0.9, 100.0, None, None)  # fmt: skip
 
     def cancel(self) -> None:
         self.cancelled += 1
@@ -158,37 +168,59 @@ def test_peers_answer_among_the_others_warmed_up_and_unjudged() -> None:
     assert not [i for i in items if isinstance(i, Fork)], "its text is another program's"
 
 
-@pytest.mark.parametrize("fails", [1, 3])
-def test_a_peer_that_fails_is_left_out_and_the_run_goes_on(fails: int) -> None:
-    clock, rival = Clock(), Rival(fails)
-    items = run(engine_at(clock), "plain,oracle:3", peers=[rival], clock=clock)
-    (notice,) = [i for i in items if isinstance(i, Notice)]
-    assert notice.message == "It is left out from here on: The peer other broke off."
-    assert len(rival.asked) == fails
-    assert [a.arm for a in answers(items)].count("oracle:3") == len(PROMPTS)
+def test_a_peer_that_fails_once_lacks_that_answer_and_after_twice_in_a_row_it_is_left_out() -> None:
+    for fails, said, asked in (((3,), ["has no answer here"], 5), ((1, 2), ["has no answer here", "is left out"], 2),
+                               ((2, 4), ["has no answer here"] * 2, 5)):  # fmt: skip
+        clock, rival = Clock(), Rival(*fails)
+        items = run(engine_at(clock), "plain,oracle:3", peers=[rival], clock=clock)
+        notices = [i.message for i in items if isinstance(i, Notice)]
+        assert [words in notice for words, notice in zip(said, notices, strict=True)] == [True] * len(said)
+        assert all(notice.startswith("other ") and "broke off" in notice for notice in notices)
+        assert len(rival.asked) == asked
+        assert [a.arm for a in answers(items)].count("oracle:3") == len(PROMPTS)
 
 
 def test_a_prompt_that_does_not_fit_is_left_out() -> None:
     clock = Clock()
     long = Prompt("long", "long", ({"role": "user", "content": "x" * 5000},), turns=("and", "so"))
-    items = run(engine_at(clock), prompts=[PROMPTS[0], long, PROMPTS[1]], clock=clock)
+    items = run(engine_at(clock), prompts=[long, PROMPTS[0], PROMPTS[1]], repeats=2, clock=clock)
     (notice,) = [i for i in items if isinstance(i, Notice)]
-    assert notice.message.startswith("long is left out: The prompt has 5000 tokens")
+    assert notice.message == "long is left out: 5000 tokens do not fit the context of 4096."
     assert {a.prompt for a in answers(items)} == {PROMPTS[0].id, PROMPTS[1].id}
-    assert [i for i in items if isinstance(i, Progress)][-1].total == 6
+    last = [i for i in items if isinstance(i, Progress)][-1]
+    assert (last.done, last.total) == (11, 12)
+    only = run(engine_at(clock), prompts=[long], clock=clock)
+    assert not answers(only)
+
+
+def test_what_the_engine_says_of_an_arm_is_said_once() -> None:
+    def failing(history: Sequence[int], k: int) -> list[int]:
+        raise BackendError("it broke.")
+
+    clock = Clock()
+    engine = timed_engine(clock, {"broken": Scripted(failing, name="broken")}, table=TABLE)
+    (notice,) = [i for i in run(engine, "plain,broken:3", clock=clock) if isinstance(i, Notice)]
+    assert notice.message == "broken:3: Drafting with broken stopped for this answer: it broke."
+
+
+def test_ids_with_a_number_sign_are_kept_apart() -> None:
+    clock = Clock()
+    prompts = [Prompt(f"issue#{n}", "x", ({"role": "user", "content": f"is{n}"},), turns=("so",)) for n in (12, 13)]
+    found = answers(run(engine_at(clock), "plain", prompts, clock=clock))
+    assert [a.prompt for a in found] == ["issue#12", "issue#12#2", "issue#13", "issue#13#2"]
 
 
 def test_stopping_reaches_the_peers() -> None:
     rival = Rival()
     engine = engine_at(Clock())
-    Runner(engine, contenders(["plain"], engine.drafters, engine.policy), PROMPTS, GREEDY, peers=[rival]).stop()
+    Runner(engine, arms(engine, "plain"), PROMPTS, GREEDY, peers=[rival]).stop()
     assert rival.cancelled == 1
 
 
 def test_stopping_keeps_whole_answers_only() -> None:
     clock = Clock()
     engine = engine_at(clock)
-    runner = Runner(engine, contenders(["plain", "oracle:3"], engine.drafters, engine.policy), PROMPTS, GREEDY)
+    runner = Runner(engine, arms(engine, "plain,oracle:3"), PROMPTS, GREEDY)
     seen: list[Answer] = []
     for item in runner.run():
         if isinstance(item, Answer):
@@ -228,8 +260,7 @@ def test_a_near_tie_is_honest_unless_the_build_is_width_invariant_there() -> Non
         engine = timed_engine(
             clock, {}, table=tied, about=About("big", width_noise=0.01, invariant_below=invariant_below)
         )
-        arms = contenders(["plain", "plain"], engine.drafters, engine.policy)
-        runner = Runner(engine, arms, PROMPTS[:1], GREEDY, clock=clock)
+        runner = Runner(engine, arms(engine, "plain,plain"), PROMPTS[:1], GREEDY, clock=clock)
         plain, other = answers(list(runner.run()))
         changed = replace(other, tokens=(*other.tokens[:4], 11 - other.tokens[4], *other.tokens[5:]))
         (fork,) = runner.parted(PROMPTS[0], [plain, changed])
@@ -239,7 +270,8 @@ def test_a_near_tie_is_honest_unless_the_build_is_width_invariant_there() -> Non
 def test_texts_are_not_compared_where_nothing_makes_them_the_same() -> None:
     clock = Clock()
     drawn = Request().having(temperature=1.0, max_tokens=20)
-    assert not [i for i in run(engine_at(clock), request=drawn, clock=clock) if isinstance(i, Fork)]
+    for request in (drawn, drawn.having(verify="match")):  # without a seed each answer draws its own
+        assert not [i for i in run(engine_at(clock), request=request, clock=clock) if isinstance(i, Fork)]
     keyed = Request().having(temperature=1.0, seed=5, max_tokens=20)
     items = run(engine_at(clock), request=keyed, clock=clock)
     assert not [i for i in items if isinstance(i, Fork)] and len({a.tokens for a in answers(items)}) == len(PROMPTS)

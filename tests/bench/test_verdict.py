@@ -29,9 +29,9 @@ MIXED: list[Row] = [
 
 
 def figures(rows: Sequence[Row]) -> list[Figures]:
-    nothing: list[None] = [None] * 6
+    nothing: list[None] = [None] * 9
     return [
-        Figures(arm, kind, 4, 400, 10.0, Speedup(value, low, high, 4, 400), *nothing, (), (), *[None] * 7)
+        Figures(arm, kind, 4, 400, 10.0, Speedup(value, low, high, 4, 400), *nothing, (), (), (), *[None] * 8)
         for arm, kind, value, low, high in rows
     ]
 
@@ -41,7 +41,7 @@ def said(*rows: Row, measurements: Measurements = RUN) -> list[str]:
 
 
 def answer(arm: str, repeat: int = 0) -> Answer:
-    return Answer("code/x", "code", arm, repeat, 0, True, "", (7,), "stop", 1, 5, 2.0, 10, 1.0, 0.5, None, None)
+    return Answer("code/x", "code", arm, repeat, 0, True, "", (7,), "stop", 1, 5, 2.0, 10, 1.0, 500.0, None, None)
 
 
 def test_each_arm_has_its_best_kind_its_worst_kind_and_its_overall() -> None:
@@ -86,7 +86,10 @@ def test_what_gains_on_kinds_only_is_advised_for_these() -> None:
 
 
 def test_single_pairs_are_too_few() -> None:
-    hint = "These figures are too few to be sure of: run with --repeat 3."
+    hint = (
+        "These figures rest on too little to be sure of (400 tokens a side are wanted): run with a larger --repeat or "
+        "--max-tokens."
+    )
     alone = said(("model:3", "a", 2.0, None, None), ("model:3", None, 2.0, None, None))
     assert alone == ["The draft model (model:3) is 2.00× plain overall.", hint]
     some = said(("auto", "a", 2.0, None, None), ("auto", "b", 1.0, None, None), ("auto", None, 1.4, 1.0, 2.0))
@@ -106,11 +109,18 @@ def test_an_unsteady_machine_is_named() -> None:
     assert len(said(pays, STEADY)) == len(said(pays, ("plain again", None, 1.01, 1.004, 1.02))) == 2
     assert len(said(pays, ("plain again", None, 1.5, None, None))) == 2
     run = replace(RUN, answers=tuple(answer("plain", repeat) for repeat in range(4)))
-    for bounds in ((1.05, 1.02, 1.08), (0.95, 0.92, 0.98)):
+    for bounds in ((1.05, 1.02, 1.08), (0.95, 0.92, 0.98), (1.0, 0.8, 1.2)):
         sentence = said(pays, ("plain again", None, *bounds), measurements=run)[-1]
         assert sentence.startswith("This machine was too unsteady during the run: plain decoding came out at ")
         assert "{:.2f}× itself ({:.2f}–{:.2f})".format(*bounds) in sentence
         assert sentence.endswith("close other programs and run again with --repeat 8.")
+
+
+def test_without_a_null_arm_the_noise_is_not_known() -> None:
+    bare = replace(RUN, run=replace(RUN.run, arms=tuple(arm for arm in ARMS if arm.kind != "null")))
+    assert said(("auto", None, 1.2, 1.1, 1.3), measurements=bare)[-1] == (
+        "How much of this is noise is not known: name plain twice in --arms to see it."
+    )
 
 
 def test_forks_are_counted_and_faults_named() -> None:

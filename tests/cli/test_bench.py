@@ -25,7 +25,7 @@ from tests.support.fakes import Scripted, continuation, hashed_table
 from tests.support.timed import N_VOCAB, Clock, timed_engine
 
 TABLE = hashed_table(N_VOCAB, end=-99.0)
-QUICK = ("--arms", "plain,plain,right:3", "--max-tokens", "20", "--kinds", "qa,math", "--no-curve")
+QUICK = ("--arms", "plain,plain,right:3", "--max-tokens", "70", "--kinds", "qa,math", "--no-curve", "--repeat", "4")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_tables_and_verdict_go_to_stdout_and_progress_to_stderr(engines: list[En
     assert any(line.split()[:1] == ["qa"] for line in lines) and any(line.split()[:1] == ["all"] for line in lines)
     assert "right:3" in result.stdout and "plain again" in result.stdout
     assert "Use --drafter right --k 3." in result.stdout
-    assert "2 of 12" in result.stderr and "2 of 12" not in result.stdout
+    assert " of 24 · " in result.stderr and " of 24 · " not in result.stdout
     assert max(map(len, lines)) <= 100
     assert bench(*QUICK, "-q").stderr == ""
 
@@ -71,7 +71,7 @@ def test_all_that_was_measured_is_kept_and_can_be_reported(engines: list[Engine]
     first = bench(*QUICK, "--json", str(kept), "--rounds", str(rounds), "--pair", "mine")
     records = list(read_lines(kept))
     assert isinstance(records[0], Run) and records[0].pair == "mine"
-    assert sum(isinstance(r, Answer) for r in records) == 2 * 3 * 2 and not any(
+    assert sum(isinstance(r, Answer) for r in records) == 2 * 3 * 4 and not any(
         isinstance(r, RoundRecord) for r in records
     )
     log = list(read_lines(rounds))
@@ -94,8 +94,7 @@ def test_what_is_required_decides_the_exit_code(engines: list[Engine]) -> None:
     assert bench(*QUICK, "--require", "2.0").exit_code == 0
     failed = bench(*QUICK, "--require", "2.5")
     assert failed.exit_code == 1 and "the lower bound of the speed-up is only 2." in failed.stderr
-    unsure = bench("--arms", "right:3", "--max-tokens", "20", "--kinds", "qa", "--no-curve", "--repeat", "1",
-                   "--require", "1")  # fmt: skip
+    unsure = bench("--arms", "right:3", "--max-tokens", "20", "--kinds", "qa", "--no-curve", "--require", "1")
     assert unsure.exit_code == 1 and "cannot be said with so few answers" in unsure.stderr
 
 
@@ -181,6 +180,21 @@ def test_a_full_disk_ends_the_file_and_not_the_run(engines: list[Engine]) -> Non
     assert result.exit_code == 0 and "is not written any further" in result.stderr and "right:3" in result.stdout
 
 
+def test_ctrl_c_before_the_first_answer_has_nothing_to_report(
+    engines: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = session.load
+
+    def load(**options: Any) -> Engine:
+        engine = real(**options)
+        engine.target.before_decode = lambda: os.kill(os.getpid(), signal.SIGINT)  # type: ignore[attr-defined]
+        return engine
+
+    monkeypatch.setattr(session, "load", load)
+    result = bench("--arms", "plain,right:3", "--max-tokens", "20", "--no-curve")
+    assert result.exit_code == 130 and "interrupted before there was anything to report" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -191,6 +205,9 @@ def test_a_full_disk_ends_the_file_and_not_the_run(engines: list[Engine]) -> Non
         (("--json", "no/such/folder/x.jsonl"), "cannot be written"),
         (("--peer", "llama=llama-server -m x"), "{port}"),
         (("--temperature", "inf"), "finite"),
+        (("--plot", "no/such/folder/x.png"), "there is no folder"),
+        (("--peer", "a=http://localhost:1", "--peer", "a=http://localhost:2"), "have the same name"),
+        (("--arms", "right:17"), "more than the 16 tokens that can be checked at once"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(engines: list[Engine], args: tuple[str, ...], says: str) -> None:

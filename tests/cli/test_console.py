@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -58,6 +60,43 @@ def test_ctrl_c_hammered_from_outside_loses_nothing() -> None:
         finally:
             stop.set()
         assert isinstance(events[-1], Done)
+
+
+@pytest.mark.parametrize("ending", [None, ValueError("broken")])
+def test_what_has_ended_by_itself_is_not_cancelled(ending: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its worker takes to go."""
+    cancelled: list[bool] = []
+    left = threading.Event()
+
+    class Lingering(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            left.wait(10)
+
+        def is_alive(self) -> bool:
+            return True
+
+        def join(self, timeout: float | None = None) -> None:
+            left.set()
+            super().join(timeout)
+
+    def items() -> Iterator[int]:
+        yield 1
+        if ending is not None:
+            raise ending
+
+    monkeypatch.setattr(threading, "Thread", Lingering)
+    with contextlib.suppress(ValueError):
+        assert list(cancellable(lambda: cancelled.append(True), items())) == [1]
+    assert left.is_set() and not cancelled
+
+
+def test_what_is_left_early_is_cancelled() -> None:
+    model = engine(FakeModel(hashed_table(16, end=-99.0)))
+    for _ in cancellable(model.cancel, model.generate([1, 2, 3], max_tokens=100_000)):
+        break
+    *_, done = model.generate([1, 2, 3], max_tokens=3)
+    assert isinstance(done, Done) and done.finish_reason == "length"
 
 
 def test_an_error_in_the_answer_comes_out_here() -> None:

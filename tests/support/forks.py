@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgespec.bench.exactness import TIMES_NOISE, candidates, gap, parting
+from edgespec.bench.exactness import TIMES_NOISE, chosen, gap, parting
 from edgespec.events import Done
 from edgespec.llama import Context, Proof
 from edgespec.settings import Sampling
@@ -37,9 +37,10 @@ def assert_same_text(context: Context, prompt: Sequence[int], plain: Done, other
     history = [*prompt, *plain.tokens[:at]]
     assert len(history) >= proof.invariant_below, "this build is width-invariant here: the texts must be identical"
     row = row_after(context, history)
-    ends = context.model.vocabulary.end_tokens
-    assert any(
-        near_tie(row, a, b, proof.width_noise, plain.request.sampling, plain.seed, len(history))
-        for a in candidates(plain.tokens, at, ends)
-        for b in candidates(other.tokens, at, ends)
-    ), f"the texts part at token {at}, and not at a near-tie"
+    ends, settings = context.model.vocabulary.end_tokens, plain.request.sampling
+    one, another = (
+        chosen(done.tokens, at, ends, row, settings, plain.seed, len(history)) for done in (plain, other)
+    )  # fmt: skip
+    assert near_tie(row, one, another, proof.width_noise, settings, plain.seed, len(history)), (
+        f"the texts part at token {at}, and not at a near-tie"
+    )

@@ -63,7 +63,7 @@ CURVE = CostCurve(
     (1, 2, 3, 4, 5, 8, 12, 16),
     tuple(0.071 * ratio for ratio in (1.0, 1.94, 2.17, 2.28, 2.38, 2.60, 3.23, 3.64)),
     draft_step=0.032,
-    ours=0.0004,
+    overhead=0.0004,
 )
 FORKS = (Fork("summary/1", "auto", 0, 135, True, 0.02, 0.11), Fork("qa/1", "model:3", 1, 12, True, 0.05, 0.11))
 OVERLAPS = (Overlap("code", 1200, 0.81, 0.96, 0.79, 0.8), Overlap("prose", 1180, 0.61, 0.72, 0.58, 0.8))
@@ -73,7 +73,7 @@ def figure(arm: str, kind: str | None = None, **known: object) -> Figures:
     """Figures of which only what is `known` is there."""
     names = Figures.__dataclass_fields__
     unknown: dict[str, object] = {name: None for name in names}
-    unknown |= {"answers": 3, "tokens": 600, "drafted_per_position": (), "accepted_per_position": ()}
+    unknown |= {"answers": 3, "tokens": 600, "drafted_per_position": (), "accepted_per_position": (), "k_histogram": ()}
     return Figures(**{**unknown, "arm": arm, "kind": kind, **known})  # type: ignore[arg-type]
 
 
@@ -91,7 +91,7 @@ def all_figures(kinds: Sequence[str] = KINDS) -> list[Figures]:
                 ratio = SPEEDUPS[arm.name][-1 if kind is None else KINDS.index(kind)]
                 half = None if kind == "math" else 0.02 + 0.01 * ratio
                 known = {"speedup": speedup(ratio, half)}
-            known |= {"tokens_per_second": 14.2 * ratio, "ttft_seconds": 0.42, "memory": 2_310_000_000}
+            known |= {"tokens_per_second": 14.2 * ratio, "ttft_ms": 420.0, "memory": 2_310_000_000}
             if arm.kind == "drafting":
                 longest, likely = {"auto": (7, 0.85), "model:3": (3, 0.72), "ngram:15": (15, 0.93)}[arm.name]
                 drafted = tuple(round(4000 * 0.9**i) for i in range(longest))
@@ -101,7 +101,7 @@ def all_figures(kinds: Sequence[str] = KINDS) -> list[Figures]:
                     "acceptance_rate": sum(accepted) / sum(drafted),
                     "mean_acceptance_length": 1 + sum(accepted) / 4000,
                     "drafted_per_position": drafted, "accepted_per_position": accepted,
-                    "draft_share": 0.24, "verify_share": 0.755, "our_share": 0.005,
+                    "draft_share": 0.24, "verify_share": 0.755, "overhead_share": 0.005,
                 }  # fmt: skip
             found.append(figure(arm.name, kind, answers=6 if kind else 66, tokens=1200 if kind else 13200, **known))
     return found

@@ -31,7 +31,7 @@ BENCH = (
     option("--kinds", help="Only these kinds of prompts, with commas between.  [default: all]"),
     option("--limit", help="At most so many prompts of each kind.  [default: all]", type=click.IntRange(min=1)),
     option("--arms", help="What is compared, with commas between: plain (twice shows the noise), auto, model:K, "
-           "ngram:K.  [default: plain,plain,auto,model:4,ngram:8]"),
+           "ngram:K.  [default: plain,plain,auto,ngram:8]"),
     option("--peer", help="Another program to compare with: NAME=URL of an OpenAI-compatible server, or NAME=COMMAND "
            "that starts one on {port}; can be given several times.", multiple=True),
     option("--repeat", help="Times that each prompt is asked; two or more narrow the intervals.", default=2,
@@ -43,7 +43,8 @@ BENCH = (
            "meaning of the text.", type=Share()),
     option("--price-per-hour", help="What the machine costs in an hour: adds the cost of a million tokens.",
            type=click.FloatRange(min=0.0)),
-    option("--json", "as_json", help="Write all that was measured to this file, as JSON lines.", type=FILE),
+    option("--json", "as_json", help="Write all that was measured to this file, as JSON lines.", type=FILE,
+           envvar="EDGESPEC_BENCH_JSON"),  # EDGESPEC_JSON is a switch of other commands
     option("--rounds", help="Write every round to this file, as JSON lines.", type=FILE),
     option("--plot", help="Draw the figures into this file (.png, .svg).", type=FILE),
     option("--require", help="Exit 1 unless auto (or the best arm) is surely this many times as fast as plain.",

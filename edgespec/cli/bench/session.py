@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import click
 
@@ -14,27 +13,17 @@ from edgespec.bench.experiment import Experiment, Plan
 from edgespec.bench.figures import figures
 from edgespec.bench.peers import PeerArm, PeerSpec, open_peer, parse_peer
 from edgespec.bench.plots import check, plot
-from edgespec.bench.records import (
-    Answer,
-    CostCurve,
-    Fork,
-    Measurements,
-    Overlap,
-    Record,
-    RoundRecord,
-    Run,
-    gather,
-    to_line,
-)
+from edgespec.bench.records import Answer, Measurements, Record, RoundRecord, gather
 from edgespec.bench.runner import Progress
 from edgespec.bench.suites import open_suite
 from edgespec.bench.verdict import overall_lower_bound
 from edgespec.cli import INTERRUPTED, complain
+from edgespec.cli.bench.keeper import Keeper
 from edgespec.cli.bench.show import show
 from edgespec.cli.console import Console, cancellable
 from edgespec.cli.options import ANSWER, LOADING, PAIR, given
 from edgespec.engine import Engine
-from edgespec.errors import EdgespecError, UsageError
+from edgespec.errors import UsageError
 from edgespec.events import Loading, Notice
 from edgespec.loading import load
 from edgespec.settings import Request
@@ -62,7 +51,10 @@ class Session:
             console = stack.enter_context(Console(quiet=asked["quiet"], verbose=asked["verbose"]))
             measured = self._measured(stack, console)
         if not measured.answers:
-            raise UsageError("Nothing was measured before the end: let it run for longer.")
+            if self._interrupted:
+                click.echo("edgespec: interrupted before there was anything to report.", err=True)
+                return INTERRUPTED
+            raise UsageError("Nothing was measured: no prompt fits the context.")
         found = figures(measured, asked["price_per_hour"])
         show(measured, found)
         if asked["plot"] is not None:
@@ -86,14 +78,21 @@ class Session:
         prompts = open_suite(
             asked["suite"], kinds=kinds, limit=asked["limit"], offline=asked["offline"], say=console.say
         )
+        names = arms.split(asked["arms"] or "")
         specs = [parse_peer(text) for text in asked["peer"]]
-        keep = _Keeper(stack, console, asked["as_json"], asked["rounds"])
+        if len({spec.name for spec in specs} | set(names)) < len(specs) + len(set(names)):
+            raise UsageError("Two peers, or a peer and an arm, have the same name: give each its own.")
+        keep = Keeper(stack, console, asked["as_json"], asked["rounds"])
         engine = stack.enter_context(load(on_event=console.tell, **self._loading))
-        names = asked["arms"].split(",") if asked["arms"] else arms.default_arms(engine.drafters)
-        contenders = arms.contenders(names, engine.drafters, engine.policy)
+        contenders = arms.contenders(
+            names or arms.default_arms(engine.drafters), engine.drafters, engine.policy, engine.target.n_outputs - 1
+        )
         peers = [self._peer(stack, spec, engine, console) for spec in specs]
         plan = Plan(
             suite=Path(asked["suite"]).name,
+            kinds=tuple(kinds),
+            limit=asked["limit"],
+            peers=tuple(asked["peer"]),
             repeats=asked["repeat"],
             curve=asked["curve"],
             overlap=asked["overlap"],
@@ -120,7 +119,7 @@ class Session:
                         records.append(item)
                     if isinstance(item, Answer):
                         console.detail(_line(item))
-        except EdgespecError as error:
+        except Exception as error:
             if not any(isinstance(record, Answer) for record in records):
                 raise
             console.clear()
@@ -133,47 +132,6 @@ class Session:
         target = engine.about.target_file or engine.about.target
         peer = stack.enter_context(open_peer(spec, target=target, draft=engine.about.draft_file, say=console.say))
         return PeerArm(peer, partial(engine.vocabulary.tokenize, add_special=False))
-
-
-class _Keeper:
-    """Writes records into the files that were asked for, line by line, so that nothing is lost.
-
-    Rounds go into one of their own, which says of what run they are. What a file held before goes with the first line:
-    not for a run that never began.
-    """
-
-    def __init__(self, stack: ExitStack, console: Console, as_json: Path | None, rounds: Path | None) -> None:
-        self._console = console
-        self._files: list[tuple[TextIO, tuple[type, ...]]] = []
-        for path, kinds in ((as_json, (Run, Answer, Fork, CostCurve, Overlap)), (rounds, (Run, RoundRecord))):
-            if path is not None:
-                self._files.append((_opened(stack, path), kinds))
-
-    def write(self, record: Record) -> None:
-        for file, kinds in list(self._files):
-            if isinstance(record, kinds):
-                try:
-                    if isinstance(record, Run):
-                        file.truncate(0)
-                    file.write(to_line(record) + "\n")
-                    file.flush()
-                except OSError as error:
-                    self._files.remove((file, kinds))
-                    self._console.say(f"{file.name} is not written any further ({error.strerror}); the run goes on.")
-
-
-def _opened(stack: ExitStack, path: Path) -> TextIO:
-    try:
-        file = path.open("a", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}): choose another file.") from error
-    stack.callback(_closed, file)
-    return file
-
-
-def _closed(file: TextIO) -> None:
-    with suppress(OSError):  # on a full disk what is left cannot be written here, either
-        file.close()
 
 
 class _Told:
