@@ -70,10 +70,14 @@ def as_markdown(measurements: Measurements, figures: Sequence[Figures]) -> str:
 def compare(runs: Sequence[tuple[Measurements, Sequence[Figures]]], width: int = 100) -> RenderableType:
     """Several runs side by side: the speed-ups of the arms and kinds that all of them have.
 
-    Runs agree where their intervals have a point in common.
+    Runs agree where their intervals have a point in common. `all` is compared where the kinds are the same.
     """
+    if not runs:
+        return Text("There is nothing to compare.")
     indexes = [_index(figures) for _, figures in runs]
-    keys = [key for key, figure in indexes[0].items() if figure.speedup] if indexes else []
+    kinds = [{kind for _, kind in index} for index in indexes]
+    same = all(found == kinds[0] for found in kinds)  # else what is "all" differs from run to run
+    keys = [key for key, figure in indexes[0].items() if figure.speedup and (same or key[1] is not None)]
     shared = [key for key in keys if all(key in index and index[key].speedup for index in indexes)]
     if not shared:
         return Text("These runs have no arm and kind in common: there is nothing to compare.")

@@ -257,3 +257,6 @@ def test_runs_are_compared_only_in_what_all_of_them_have() -> None:
     assert "auto" in both and "model:3" not in both
     assert "nothing to compare" in as_text(compare([(measured, [one]), (measured, [other])]))
     assert "nothing to compare" in as_text(compare([]))
+    more = [figure("auto", "code", speedup=speedup(1.2)), one]
+    text = as_text(compare([(measured, more), (measured, [*more, figure("auto", "qa", speedup=speedup(1.0))])]))
+    assert "code" in text and " all " not in text, "all of other kinds is another thing"
