@@ -75,8 +75,8 @@ def compare(runs: Sequence[tuple[Measurements, Sequence[Figures]]], width: int =
     if not runs:
         return Text("There is nothing to compare.")
     indexes = [_index(figures) for _, figures in runs]
-    kinds = [{kind for _, kind in index} for index in indexes]
-    same = all(found == kinds[0] for found in kinds)  # else what is "all" differs from run to run
+    asked = [{kind for _, kind in index} for index in indexes]
+    same = all(kinds == asked[0] for kinds in asked)  # else what is "all" differs from run to run
     keys = [key for key, figure in indexes[0].items() if figure.speedup and (same or key[1] is not None)]
     shared = [key for key in keys if all(key in index and index[key].speedup for index in indexes)]
     if not shared:
