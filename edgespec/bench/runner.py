@@ -19,6 +19,8 @@ from edgespec.events import Done, Notice, RoundDone
 from edgespec.protocols import Round
 from edgespec.settings import Request
 
+WARM_UP = "Count from one to twenty in words."
+"""No prompt of a suite: a server may remember what it was asked before."""
 WARM_UP_TOKENS = 12
 PEER_MAY_FAIL = 2
 
@@ -116,14 +118,17 @@ class Runner:
     def _warm_up(self) -> Iterator[Notice]:
         """A few tokens of every arm, uncounted."""
         request = replace(self._request, max_tokens=min(WARM_UP_TOKENS, self._request.max_tokens or WARM_UP_TOKENS))
-        prompt = next((p for p in self._prompts if len(self.tokens(p)) < self._engine.n_ctx), None)
+        prompt = Prompt("warm-up", "warm-up", ({"role": "user", "content": WARM_UP},))
+        if self._prompts[0].raw is not None:  # a base model may have no chat template
+            prompt = Prompt("warm-up", "warm-up", raw=WARM_UP)
         contenders: list[Contender | Rival] = [*self._arms, *self._peers]
         for contender in contenders:
-            if self._stopped.is_set() or prompt is None:
+            if self._stopped.is_set():
                 return
             if isinstance(contender, Contender):
                 self._engine.policy = contender.policy
-                self._ask(self.tokens(prompt), request)
+                if len(self.tokens(prompt)) < self._engine.n_ctx:
+                    self._ask(self.tokens(prompt), request)
             else:
                 try:
                     contender.answer(prompt, request, 0, 0, True)

@@ -162,7 +162,7 @@ def test_peers_answer_among_the_others_warmed_up_and_unjudged() -> None:
     items = run(engine_at(clock), "plain,oracle:3", repeats=2, peers=[rival], clock=clock)
     found = answers(items)
     assert len(found) == 2 * 4 * 3 and [a.place for a in found[:3]] == [0, 1, 2]
-    assert rival.asked[0] == (PROMPTS[0].id, 0, 0, True, WARM_UP_TOKENS)
+    assert rival.asked[0] == ("warm-up", 0, 0, True, WARM_UP_TOKENS)
     assert rival.asked[1:5] == [(p.id, 0, place, True, 30) for p, place in zip(PROMPTS, (2, 1, 0, 2), strict=True)]
     assert not any(cold for _, repeat, _, cold, _ in rival.asked if repeat)
     assert not [i for i in items if isinstance(i, Fork)], "its text is another program's"
