@@ -99,7 +99,7 @@ class Experiment:
                 if isinstance(item, Answer) and item.arm == PLAIN:
                     said.setdefault(item.prompt, (item.kind, list(item.tokens)))
                 elif isinstance(item, RoundRecord) and item.drafted:
-                    overheads.append(item.seconds - item.draft_seconds - item.verify_seconds)
+                    overheads.append(item.overhead_seconds)
                 yield item
             if self._plan.curve and said:
                 yield from self._curve([token for _, tokens in said.values() for token in tokens], overheads)

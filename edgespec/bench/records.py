@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from edgespec.errors import UsageError
 from edgespec.events import DrafterStats, Stats
+from edgespec.protocols import Round
 
 FORMAT = 1
 PLAIN = "plain"
@@ -81,26 +82,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """A round of an answer, `index` from 0, as the engine reports it (protocols.Round)."""
+class RoundRecord(Round):
+    """A round as the engine reports it, and whose it was: the `index`-th, from 0, of an arm's answer."""
 
     prompt: str
     kind: str
     arm: str
     repeat: int
     index: int
-    drafter: str | None
-    k: int
-    drafted: int
-    accepted: int
-    emitted: int
-    context: int
-    width: int
-    seconds: float
-    draft_seconds: float
-    verify_seconds: float
-    drafter_seconds: float
-    draft_calls: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,10 @@ class Runner:
             memory=hardware.resident_memory(),
             joules=joules,
         )
-        log = [RoundRecord(prompt.id, prompt.kind, arm, repeat, i, **asdict(r)) for i, r in enumerate(rounds)]
+        log = [
+            RoundRecord(**asdict(r), prompt=prompt.id, kind=prompt.kind, arm=arm, repeat=repeat, index=i)
+            for i, r in enumerate(rounds)
+        ]
         return answer, log, notices
 
     def parted(self, prompt: Prompt, answers: Sequence[Answer]) -> Iterator[Fork]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -88,9 +89,4 @@ class _Fated:
 def synthetic(rate: float, ends: frozenset[int]) -> Callable[..., SyntheticJudge]:
     """What makes such judges for an engine whose answers any of `ends` would end."""
 
-    def make(
-        request: Request, history: Sequence[int], n_vocab: int, masked: frozenset[int], mode: DraftMode | None = None
-    ) -> SyntheticJudge:
-        return SyntheticJudge(request, history, n_vocab, masked, mode, rate=rate, ends=ends)
-
-    return make
+    return partial(SyntheticJudge, rate=rate, ends=ends)

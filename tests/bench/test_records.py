@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ RECORDS: list[Record] = [
     RUN,
     ANSWER,
     PEERS,
-    RoundRecord("a/1", "a", "model:4", 0, 0, "model", 4, 4, 2, 3, 101, 5, 0.30, 0.10, 0.18, 0.11, 4),
+    RoundRecord(**asdict(ROUND), prompt="a/1", kind="a", arm="model:4", repeat=0, index=0),
     Fork("a/1", "model:4", 0, 2, False, None, 0.5),
     CostCurve(256, (1, 2), (0.1, 0.12), 0.03, 0.001),
     Overlap("a", 100, 0.7, 0.9, 0.8, 0.0),
