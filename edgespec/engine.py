@@ -31,6 +31,7 @@ from edgespec.protocols import (
     Message,
     Policy,
     Round,
+    Situation,
     TextStream,
     Vocabulary,
 )
@@ -90,6 +91,7 @@ class Engine:
         self._clock = clock
         self._away = 0.0  # seconds that consumers have spent between events
         self._plain: deque[Round] = deque(maxlen=PLAIN_ROUNDS_KEPT)
+        self._said: set[str] = set()
         self._busy = Lock()  # an answer is in progress
         self._native = RLock()  # the models are in use at this moment; close() waits for it
         self._worker: int | None = None  # the thread that is using them
@@ -316,7 +318,12 @@ class Engine:
             yield rest
         read = answer.prompt_tokens if answer.rounds else len(self._cached.tokens)
         prefill = PrefillCost(read - answer.reused, passes, prefill_seconds)
-        yield answer.done(prefill, plain_seconds(self._plain, len(answer.history)))
+        if answer.rounds:
+            self.policy.observe(answer.rounds[-1])
+        if remark := self.policy.remark(request.sampling.temperature):
+            yield from self._once(remark)
+        plain = self.policy.plain_seconds or plain_seconds(self._plain, len(answer.history))
+        yield answer.done(prefill, plain)
 
     def _round(self, answer: Answer) -> tuple[RoundDone, Text]:
         """One round: draft, verify in one target pass, commit, trim."""
@@ -325,8 +332,19 @@ class Engine:
         pending = answer.history[context:]
         width = min(self.target.n_batch, self._widest or self.target.n_batch)
         room = max(0, min(answer.room - 1, width - len(pending), self.target.n_outputs - 1))
-        choice = self.policy.choose(room)
-        draft = answer.crew.draft(choice.drafter, answer.history, min(choice.k, room), answer.judge.choose)
+        if answer.rounds:
+            self.policy.observe(answer.rounds[-1])  # here, so that its time is counted
+        offers = answer.crew.offers(answer.history) if room else {}
+        choice = self.policy.choose(
+            Situation(room, answer.room, context, len(pending), not answer.rounds, offers)
+        )  # fmt: skip
+        draft = answer.crew.draft(
+            choice.drafter,
+            answer.history,
+            min(choice.k, room),
+            answer.judge.choose,
+            lambda drafted: self.policy.goes_on(drafted, answer.judge.confidence),
+        )
         drafter_seconds = self._clock() - started
 
         before = self._clock()
@@ -370,10 +388,15 @@ class Engine:
             draft_calls=draft.calls,
         )
         answer.rounds.append(round_)
-        self.policy.observe(round_)
         if round_.width == 1 and not round_.draft_seconds:
             self._plain.append(round_)
-        return RoundDone(round_, draft.tokens), text
+        return RoundDone(round_, draft.tokens, choice.why), text
+
+    def _once(self, sentence: str) -> Iterator[Notice]:
+        """Something that is said but once."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            yield Notice(sentence)
 
     def _now(self) -> float:
         """The clock, less what consumers have spent between events."""

@@ -52,10 +52,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class RoundDone:
-    """A round, and the tokens that were proposed in it."""
+    """A round, the tokens that were proposed in it, and in a few words why it was done so ("" where nobody chose)."""
 
     round: Round
     proposed: tuple[int, ...]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

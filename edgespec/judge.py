@@ -42,6 +42,8 @@ class Judge:
         self._mode = mode or DraftMode()
         # Of its own for each answer of a conversation, also where they share a seed.
         self._stream: verify.Stream = sampling.RandomStream(self.seed, len(history))
+        self._row: Logits | None = None  # what the newest drafted token was chosen from
+        self._newest: Distribution | None = None
         self._first: Distribution | None = None  # q of the draft's first token, also where it takes the argmax
 
     def choose(self, row: Logits, drafted: Sequence[int]) -> tuple[int, Distribution | None]:
@@ -56,9 +58,10 @@ class Judge:
             row = row.copy()
             row[self._masked[self._masked < len(row)]] = -np.inf
         window = self._window(drafted)
+        self._row, self._newest = row, None
         if self.rule == "argmax":
             return sampling.argmax(row, self._sampling, window), None
-        q = sampling.distribution(row, self._sampling, window)
+        q = self._newest = sampling.distribution(row, self._sampling, window)
         if not drafted:
             self._first = q
         if not self._mode.draws:
@@ -66,6 +69,17 @@ class Judge:
         if self.rule == "match":
             return sampling.keyed_draw(q, self.seed, len(self._history) + len(drafted)), None
         return self._stream.draw(q), q
+
+    def confidence(self) -> float:
+        """The draft's highest probability where it chose last: of q, or at temperature 0 of the row as it is.
+
+        To be asked before the draft decodes again.
+        """
+        if self._newest is not None:
+            return float(self._newest.p.max())
+        if self._row is None:
+            return 0.0
+        return float(1.0 / np.exp(self._row - self._row.max()).sum())
 
     def verdict(self, draft: Draft, rows: Logits) -> verify.Verdict:
         """What the target's rows (len(draft.tokens) + 1, n_vocab) make of a draft."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,6 +137,10 @@ Message = dict[str, str]
 Choose = Callable[[Logits, Sequence[int]], "tuple[int, Distribution | None]"]
 """(one row of the draft's logits, tokens drafted so far in this round) to (token, its q; None is one-hot)."""
 
+GoesOn = Callable[[int], bool]
+"""Whether to draft one more token behind those drafted so far in this round (their number); asked before it is drawn,
+and before a model decodes for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -151,6 +155,38 @@ class Draft:
     seconds: float = 0.0
 
 
+def always(drafted: int) -> bool:
+    """The GoesOn that never stops."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a token that was copied may be right.
+
+    `match` tokens before it stand before what is copied, too. Of the earlier places where the last few of them stand,
+    the part `agreement`, above 0 and up to 1, was followed by the same token.
+    """
+
+    match: int
+    agreement: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a drafter says, before it drafts, of the draft that it could make: at most `longest` tokens (0: none).
+
+    A draft model must decode `unread` tokens of the history first; what decodes nothing has 0. A drafter that copies
+    has `evidence` for its first token. `outcomes` are the guesses that it has made since it was last asked, at tokens
+    that were committed since, used or not: the evidence, and whether the token was the one that was guessed.
+    """
+
+    longest: int
+    unread: int = 0
+    evidence: Evidence | None = None
+    outcomes: tuple[tuple[Evidence, bool], ...] = ()
+
+
 class Drafter(Protocol):
     """Whatever proposes tokens."""
 
@@ -160,10 +196,14 @@ class Drafter(Protocol):
     def begin(self, history: Sequence[int]) -> None:
         """An answer begins: `history` is its prompt, which may share any prefix with what was seen before."""
 
-    def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
+    def offer(self, history: Sequence[int]) -> Offer:
+        """What it could draft to follow `history`, which has only grown since `begin`. Cheap: nothing is decoded."""
+
+    def draft(self, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always) -> Draft:
         """Propose up to `k` ≥ 1 tokens to follow `history`, which has only grown since `begin`.
 
-        A token that was drawn with `choose` must be proposed: whether to go on is decided before drawing.
+        A token that was drawn with `choose` must be proposed: whether to go on is decided before drawing. `goes_on` is
+        asked by drafters to which a further token is a cost.
         """
 
     def settle(self, accepted: int) -> None:
@@ -175,11 +215,29 @@ class Drafter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Situation:
+    """What a policy may know before a round.
+
+    At most `room` tokens can be drafted, and `wanted` may still come out in this answer. The target has `context`
+    tokens cached and reads `pending` ones besides the draft: 1, or more where the end of the prompt rides along.
+    `first` is an answer's first round. `offers` are those of the drafters that are at work, by name.
+    """
+
+    room: int
+    wanted: int
+    context: int
+    pending: int
+    first: bool
+    offers: Mapping[str, Offer]
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """What to do in a round: which drafter (None: plain) and how many tokens to ask it for."""
+    """What to do in a round: which drafter (None: plain), how many tokens to ask it for at most, and why, in words."""
 
     drafter: str | None = None
     k: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +271,22 @@ class Round:
 class Policy(Protocol):
     """Picks drafter and k for each round and learns from what came of it."""
 
-    def choose(self, room: int) -> Choice:
-        """What to do next, where at most `room` tokens can be drafted."""
+    @property
+    def plain_seconds(self) -> float | None:
+        """What a token of plain decoding would have taken in this answer, by this run's plain rounds; None: unknown."""
 
-    def observe(self, round_: Round) -> None: ...
+    def choose(self, situation: Situation) -> Choice:
+        """What to do in the next round."""
+
+    def goes_on(self, drafted: int, confidence: Callable[[], float]) -> bool:
+        """Whether the draft model is to draft another token behind `drafted` ones.
+
+        `confidence` gives the probability that the model saw in the most probable token at the last of them; asking
+        costs about 0.2 ms for a large vocabulary.
+        """
+
+    def observe(self, round_: Round) -> None:
+        """Learn from the round that was chosen last."""
+
+    def remark(self, temperature: float) -> str | None:
+        """Why drafting did not gain in the answer that ends, and what to try, in a sentence; None where it did."""

@@ -39,7 +39,7 @@ def drafters(n_ctx: int) -> dict[str, Callable[[], Drafter]]:
     return {
         "model": lambda: ModelDrafter(FakeModel(OTHER, n_ctx=n_ctx, n_batch=5), frozenset()),
         "same model": lambda: ModelDrafter(FakeModel(TABLE, n_ctx=n_ctx), frozenset()),
-        "ngram": lambda: NgramDrafter((3, 2, 1)),
+        "ngram": lambda: NgramDrafter(1),
         "oracle": lambda: Scripted(scripts(TABLE)["oracle"]),
         "overlong": lambda: Scripted(scripts(TABLE)["overlong"]),
         "garbage": lambda: Scripted(scripts(TABLE)["garbage"]),

@@ -64,7 +64,7 @@ def drafters(table: Callable) -> dict[str, Callable[[], Drafter]]:
     made: dict[str, Callable[[], Drafter]] = {
         name: (lambda script=script: Scripted(script)) for name, script in scripts(table).items()
     }
-    made["ngram"] = lambda: NgramDrafter((3, 2, 1))
+    made["ngram"] = lambda: NgramDrafter(1)
     made["model"] = lambda: ModelDrafter(FakeModel(table), frozenset({END}))
     made["another model"] = lambda: ModelDrafter(FakeModel(hashed_table(16, order=1), n_batch=5), frozenset({END}))
     made["larger vocabulary"] = lambda: ModelDrafter(FakeModel(hashed_table(20, order=1), n_vocab=20), frozenset({END}))

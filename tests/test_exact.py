@@ -19,7 +19,7 @@ from edgespec.drafters.model import ModelDrafter
 from edgespec.engine import Engine
 from edgespec.events import RoundDone, Text
 from edgespec.judge import Judge
-from edgespec.protocols import Choose, Distribution, Draft, Logits, Round
+from edgespec.protocols import Choose, Distribution, Draft, GoesOn, Logits, Round, always
 from edgespec.settings import Request, Sampling
 from edgespec.text import StopText
 from tests.support.enumeration import Chance, enumerate_all
@@ -43,7 +43,7 @@ def dirichlet(n_vocab: int, seed: int, zeros: float = 0.0, sharp: float = 0.5) -
     return table
 
 
-def always(*p: float) -> Table:
+def constant(*p: float) -> Table:
     return lambda context: np.array(p)
 
 
@@ -62,7 +62,7 @@ class Drafting(ModelDrafter):
         super().__init__(model, frozenset())
         self.stop, self.hot = stop, hot
 
-    def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
+    def draft(self, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always) -> Draft:
         class Enough(Exception):
             pass
 
@@ -82,7 +82,7 @@ class Drafting(ModelDrafter):
             return token, q
 
         try:
-            return super().draft(history, k, chosen)
+            return super().draft(history, k, chosen, goes_on)
         except Enough:
             return Draft(tuple(token for token, _ in kept), tuple(q for _, q in kept))
 
@@ -239,12 +239,12 @@ def test_tokens_that_are_never_proposed_and_tokens_that_end_it(rule: str, seed: 
 @pytest.mark.parametrize(
     ("p", "q"),
     [
-        (always(0.9, 0.1), always(0.1, 0.9)),
-        (always(0.5, 0.5), always(0.5, 0.5)),
-        (always(1.0, 0.0), always(0.0, 1.0)),
-        (always(0.0, 1.0), always(0.5, 0.5)),
-        (always(1e-6, 1 - 1e-6), always(1 - 1e-6, 1e-6)),
-        (lambda c: np.eye(2)[len(c) % 2], always(0.5, 0.5)),
+        (constant(0.9, 0.1), constant(0.1, 0.9)),
+        (constant(0.5, 0.5), constant(0.5, 0.5)),
+        (constant(1.0, 0.0), constant(0.0, 1.0)),
+        (constant(0.0, 1.0), constant(0.5, 0.5)),
+        (constant(1e-6, 1 - 1e-6), constant(1 - 1e-6, 1e-6)),
+        (lambda c: np.eye(2)[len(c) % 2], constant(0.5, 0.5)),
         (lambda c: np.array([[0.1, 0.9], [0.9, 0.1]][c[-1]]), lambda c: np.array([[0.9, 0.1], [0.1, 0.9]][c[-1]])),
     ],
 )  # fmt: skip
@@ -356,5 +356,5 @@ def test_a_biased_judge_is_seen(judge: type[Judge], rules: tuple[str, ...], filt
 
 @pytest.mark.parametrize("rule", ["token", "block", "auto"])
 def test_a_token_withheld_for_its_low_q_is_seen(rule: str) -> None:
-    p = always(0.9, 0.1)
+    p = constant(0.9, 0.1)
     assert check(p, p, 2, 3, request(rule), 2, stop="withheld", judge=Judging)[0] > 1e-2

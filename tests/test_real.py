@@ -118,7 +118,7 @@ def test_every_drafter_gives_the_text_of_plain_decoding(smollm2: Bench, kind: st
     prompt = smollm2.prompt(STORY)
     plain = finish(smollm2.engine().generate(prompt, request=request_))
     drafters: dict[str, Callable[[], Drafter]] = {
-        "ngram": lambda: NgramDrafter((3, 2, 1)),
+        "ngram": lambda: NgramDrafter(),
         "oracle": lambda: Scripted(oracle(plain.tokens, prompt)),
         "flip0": lambda: Scripted(oracle(plain.tokens, prompt, 0)),
         "flip2": lambda: Scripted(oracle(plain.tokens, prompt, 2)),
@@ -135,7 +135,7 @@ def test_prompts_about_as_long_as_the_attention_kernel_s_tile(smollm2: Bench, wo
     """From 64 tokens in a pass on the arithmetic differs, and the first round rides on the prompt."""
     prompt = smollm2.prompt("blue green " * words)
     plain = finish(smollm2.engine().generate(prompt, request=GREEDY))
-    done = finish(smollm2.engine(NgramDrafter((2, 1)), 15).generate(prompt, request=GREEDY))
+    done = finish(smollm2.engine(NgramDrafter(1), 15).generate(prompt, request=GREEDY))
     assert done.stats.drafted
     assert_same_text(smollm2.context, prompt, plain, done, smollm2.proof)
 
@@ -229,7 +229,7 @@ def test_emoji_come_out_whole(smollm2: Bench, k: int) -> None:
     """A prompt that repeats itself brings characters of many tokens into the answer."""
     text = "👩‍👩‍👧‍👦🇯🇵歪龘ñé"
     prompt = smollm2.model.vocabulary.tokenize((text + "\n") * 12, add_special=False)
-    events = list(smollm2.engine(NgramDrafter((3, 2)), k).generate(prompt, request=GREEDY))
+    events = list(smollm2.engine(NgramDrafter(2), k).generate(prompt, request=GREEDY))
     done = events[-1]
     assert isinstance(done, Done)
     shown = "".join(event.text for event in events if isinstance(event, Text))

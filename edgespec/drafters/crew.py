@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from edgespec.errors import EdgespecError, Interrupted
-from edgespec.protocols import Choose, Draft, Drafter
+from edgespec.protocols import Choose, Draft, Drafter, GoesOn, Offer, always
 
 Result = TypeVar("Result")
 
@@ -36,13 +36,21 @@ class Crew:
         for drafter in list(self._drafters.values()):
             self._trying(drafter, partial(drafter.begin, history))
 
-    def draft(self, name: str | None, history: Sequence[int], k: int, choose: Choose) -> Draft:
+    def offers(self, history: Sequence[int]) -> dict[str, Offer]:
+        """What each of them could draft to follow `history`."""
+        found = {name: self._trying(drafter, partial(drafter.offer, history))
+                 for name, drafter in list(self._drafters.items())}  # fmt: skip
+        return {name: offer for name, offer in found.items() if offer is not None}
+
+    def draft(
+        self, name: str | None, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always
+    ) -> Draft:
         """Up to `k` tokens from the drafter called `name`; none where there is no such drafter, or no room."""
         drafter = self._drafters.get(name or "")
         if drafter is None or k < 1:
             return Draft()
         started = self._clock()
-        draft = self._trying(drafter, lambda: self._checked(drafter.draft(history, k, choose), k))
+        draft = self._trying(drafter, lambda: self._checked(drafter.draft(history, k, choose, goes_on), k))
         # What a failure took was the drafter's time, not ours.
         return Draft(seconds=self._clock() - started) if draft is None else draft
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from edgespec.cached import CachedModel
 from edgespec.errors import BackendError
-from edgespec.protocols import Choose, Distribution, Draft, LanguageModel, Logits
+from edgespec.protocols import Choose, Distribution, Draft, GoesOn, LanguageModel, Logits, Offer, always
 
 
 class ModelDrafter:
@@ -34,7 +34,11 @@ class ModelDrafter:
     def begin(self, history: Sequence[int]) -> None:
         self._cached.reuse(history)
 
-    def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
+    def offer(self, history: Sequence[int]) -> Offer:
+        room = self.model.n_ctx - len(history) + 1
+        return Offer(max(0, room), unread=len(history) - len(self._cached.tokens))
+
+    def draft(self, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always) -> Draft:
         room = self.model.n_ctx - len(history) + 1  # the last drafted token is not decoded
         if room < 1:
             raise BackendError(f"The draft's context of {self.model.n_ctx} tokens is full.")
@@ -47,7 +51,7 @@ class ModelDrafter:
             token, distribution = choose(row, tokens)
             tokens.append(token)
             q.append(distribution)
-            if len(tokens) >= min(k, room) or token in self._ends:
+            if len(tokens) >= min(k, room) or token in self._ends or not goes_on(len(tokens)):
                 return Draft(tuple(tokens), tuple(q), self._calls, self._seconds)
             row = self._read([token])
 

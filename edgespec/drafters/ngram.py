@@ -1,42 +1,89 @@
-"""Drafting by looking back: what followed these tokens the last time they stood in the prompt or the answer."""
+"""Drafting by looking back: what followed these tokens when they last stood in the prompt or the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from edgespec.protocols import Choose, Draft
+from edgespec.protocols import Choose, Draft, Evidence, GoesOn, Offer, always
 
-SIZES = (12, 6, 3)
-"""Lengths of the ends of the history that are looked up, the longest first."""
+SHORTEST = 3
+"""Tokens that must match before what followed them is proposed."""
+PLACES = 8
+"""Earlier occurrences that are compared, the newest ones."""
+LONGEST = 64
+"""Tokens of a match that are counted."""
+TRUSTED = 8
+"""A match of this length is a copy: where it goes wrong, it is expected to go on behind the fault."""
+PATIENCE = 4
+"""Tokens that a fault may last before the copy is given up."""
+KEPT_OUTCOMES = 256
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The next token is expected to be the one at `source` of the history: the `length` tokens before them match.
+
+    `agreement` is that of other places that look alike, see Evidence. `wrong` > 0: for so many tokens the copy has
+    been at fault, and nothing is proposed until it hits again.
+    """
+
+    source: int
+    length: int
+    agreement: float = 1.0
+    wrong: int = 0
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.length, self.agreement)
 
 
 class NgramDrafter:
-    """Proposes what followed the newest earlier occurrence of the longest known end of the history.
+    """Proposes what followed the longest match of the history's end among its newest earlier occurrences.
 
-    An index maps every n-gram to the position behind its newest occurrence; it grows with the history, at constant
-    cost for each token. A copy that reaches the end of the history goes on in what it has proposed itself, so a
-    repeating pattern is continued. (Prompt lookup: Saxena 2023; Yang et al., arXiv 2304.04487.)
+    An index maps every n-gram of `shortest` tokens to the places behind its occurrences; it grows with the history. A
+    match is followed token by token. Where a long one goes wrong, as at a name that is changed in code that is copied,
+    it is taken up again as soon as the token behind the changed one has come. A copy that reaches the end of the
+    history goes on in what it has proposed itself, so a repeating pattern is continued. (Prompt lookup: Saxena 2023;
+    Yang et al., arXiv 2304.04487. Going on behind a fault is ours.)
+
+    What it would have proposed is compared with every token that is committed, whether it was asked or not, so that an
+    offer tells how good its guesses have been, at no cost.
     """
 
     name = "ngram"
 
-    def __init__(self, sizes: Sequence[int] = SIZES) -> None:
-        self._sizes = tuple(sorted(sizes, reverse=True))
-        self._index: dict[tuple[int, ...], int] = {}
+    def __init__(self, shortest: int = SHORTEST) -> None:
+        self._shortest = shortest
+        self._index: dict[tuple[int, ...], list[int]] = {}
         self._indexed: list[int] = []
+        self._copy: _Copy | None = None
+        self._outcomes: list[tuple[Evidence, bool]] = []
+        self._watched = 0  # from this position on guesses are compared with what came
 
     def begin(self, history: Sequence[int]) -> None:
         if self._indexed != list(history[: len(self._indexed)]):
             self._index.clear()
             self._indexed.clear()
+        self._copy = None
+        self._outcomes.clear()
+        self._watched = len(history)
+        if len(self._indexed) == len(history):
+            self._look_up()
 
-    def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
-        self._extend(history)
-        start = self._newest(history)
-        if start is None:
+    def offer(self, history: Sequence[int]) -> Offer:
+        self._follow(history)
+        outcomes, self._outcomes = tuple(self._outcomes[-KEPT_OUTCOMES:]), []
+        if self._copy is None or self._copy.wrong:
+            return Offer(0, outcomes=outcomes)
+        return Offer(LONGEST, evidence=self._copy.evidence, outcomes=outcomes)
+
+    def draft(self, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always) -> Draft:
+        self._follow(history)
+        if self._copy is None or self._copy.wrong:
             return Draft()
         tokens: list[int] = []
-        for at in range(start, start + k):
+        for at in range(self._copy.source, self._copy.source + k):
             tokens.append(history[at] if at < len(history) else tokens[at - len(history)])
         return Draft(tuple(tokens), (None,) * k)
 
@@ -49,16 +96,58 @@ class NgramDrafter:
     def close(self) -> None:
         pass
 
-    def _newest(self, history: Sequence[int]) -> int | None:
-        for n in self._sizes:
-            if n <= len(history) and (start := self._index.get(tuple(history[-n:]))) is not None:
-                return start
-        return None
+    def _follow(self, history: Sequence[int]) -> None:
+        """Index what is new of the history, and move the copy along it."""
+        n, known = self._shortest, self._indexed
+        for at in range(len(known), len(history)):
+            token = history[at]
+            if at >= self._watched:
+                self._compare(token, at)
+            known.append(token)
+            if at >= n:  # the n-gram before this token has a successor by now
+                places = self._index.setdefault(tuple(known[at - n : at]), [])
+                places.append(at)
+                if len(places) > PLACES:
+                    del places[0]
+            if at >= self._watched - 1:
+                self._look_up()
 
-    def _extend(self, history: Sequence[int]) -> None:
-        """Index every n-gram that has a successor by now: the one that ends the history has none yet."""
-        for at in range(len(self._indexed), len(history)):
-            for n in self._sizes:
-                if n <= at:
-                    self._index[tuple(history[at - n : at])] = at
-        self._indexed.extend(history[len(self._indexed) :])
+    def _compare(self, token: int, at: int) -> None:
+        """Move the copy over the token that was committed at `at`, and note whether it had foreseen it."""
+        copy = self._copy
+        if copy is None:
+            return
+        right = self._indexed[copy.source] == token
+        if not copy.wrong:
+            self._outcomes.append((copy.evidence, right))
+        if right:
+            copy.source += 1
+            copy.length = copy.length // 4 + self._shortest if copy.wrong else copy.length + 1
+            copy.wrong = 0
+        elif not copy.wrong and copy.length >= TRUSTED:
+            copy.source += 1
+            copy.wrong = 1
+        elif 0 < copy.wrong < PATIENCE:  # the change is longer than what it replaces
+            copy.wrong += 1
+        else:
+            self._copy = None
+
+    def _look_up(self) -> None:
+        """Take the longest match of the end of what is known, if there is none that is followed, and see what other
+        places say."""
+        known, n = self._indexed, self._shortest
+        places = self._index.get(tuple(known[-n:]), ())
+        if self._copy is None or self._copy.wrong:
+            best, most = None, 0
+            for place in reversed(places):
+                length = n
+                while length < LONGEST and length < place and known[place - 1 - length] == known[-1 - length]:
+                    length += 1
+                if length > most:
+                    best, most = place, length
+            if best is None:
+                return
+            self._copy = _Copy(best, most)
+        expected = known[self._copy.source]
+        alike = sum(known[place] == expected for place in places)
+        self._copy.agreement = alike / len(places) if alike else 1.0 / (len(places) + 1)

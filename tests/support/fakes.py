@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgespec.errors import BackendError, Interrupted, RollbackRefused
-from edgespec.protocols import Choose, Distribution, Draft, Logits
+from edgespec.protocols import Choose, Distribution, Draft, GoesOn, Logits, Offer, always
 
 Table = Callable[[Sequence[int]], np.ndarray]
 END = 0
@@ -194,7 +194,10 @@ class Scripted:
     def begin(self, history: Sequence[int]) -> None:
         self.settled.clear()
 
-    def draft(self, history: Sequence[int], k: int, choose: Choose) -> Draft:
+    def offer(self, history: Sequence[int]) -> Offer:
+        return Offer(63, unread=1)
+
+    def draft(self, history: Sequence[int], k: int, choose: Choose, goes_on: GoesOn = always) -> Draft:
         tokens = tuple(self.script(history, k))
         return Draft(tokens, tuple(self.q(token) for token in tokens))
 
