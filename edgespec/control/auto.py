@@ -90,13 +90,16 @@ class AutoPolicy:
         if not riding and not guard.affords(0.0):
             return Choice(why="the guard is overdrawn")
         choice, speed = Choice(why="nothing pays"), 1.0 / costs.plain
+        mood = self.copying.chances.mood
         for name, offer in offers.items():
-            if offer.evidence is None and (plan := self._modelled(offer, situation)) is not None and plan.speed > speed:
-                if not riding and not guard.affords(plan.extra):
+            if offer.evidence is None:
+                longest = min(situation.room, offer.longest, self._most)
+                plan = self.drafting.plan(longest, offer.unread, situation.wanted, mood, riding)
+                if plan is None or not (riding or guard.affords(plan.extra)):
                     continue
                 choice = Choice(name, plan.k, f"{plan.tokens:.1f} tokens expected, at {plan.speed * costs.plain:.2f}×")
-                speed = plan.speed
-                self.drafting.use(plan)
+                speed = max(speed, plan.speed)
+                self.drafting.use(plan, mood)
                 self._unread = offer.unread
         for name, offer in offers.items():
             if offer.evidence is not None and situation.room:
@@ -107,7 +110,3 @@ class AutoPolicy:
                     self._unread = 0
                     return Choice(name, copy.k, f"{offer.evidence.match} tokens match, {copy.tokens:.1f} expected")
         return choice
-
-    def _modelled(self, offer: Offer, situation: Situation) -> DraftPlan | None:
-        longest = min(situation.room, offer.longest, self._most)
-        return self.drafting.plan(longest, offer.unread, situation.wanted, self.copying.chances.mood)

@@ -14,23 +14,32 @@ from edgespec.protocols import Round
 
 MARGIN = 1.02
 """What it must promise, over plain decoding, to be used."""
-STAKE = 2.0
-"""Plain rounds' time that it may lose, each time that it is tried, before hopes count no more."""
+SURE = 1.1
+"""What it must promise to delay an answer's first token."""
+STAKE = 2.5
+"""Plain rounds' time that it may lose on end before it is left alone, if it is not expected to win that back."""
 HOPE = 1.0
-"""Standard deviations by which it is judged better than is known, while it is tried."""
-PAUSE_FIRST, PAUSE_LAST = 48, 1536
-"""Tokens for which a draft model that did not pay is left alone: it doubles each time."""
+"""Standard deviations by which what is not known of it is taken for better."""
+PAUSE_FIRST, PAUSE_LAST = 24, 1536
+"""Tokens for which a draft model that did not pay is left alone: it doubles each time, unless it has credit."""
+CREDIT = 12.0
+"""Plain rounds' time: what a draft model can win at most that counts when it loses later."""
+RECONSIDER = 8
+"""Tokens after which one looks again at a draft model that is not even worth a trial."""
 CHANGED = 1.0
 """How far the mood of what is copied must have moved for the text to be of another kind."""
 DEEPEST = 24
 """Tokens that a draft model is asked for at most."""
-SMALL_STEP = 0.004
+SMALL_STEP = 0.002
 """Seconds of a draft's step under which its confidence is not asked: it would cost a good part of that."""
 HORIZON = 256
 """Tokens over which what a draft must read first is spread, where nothing says that fewer are wanted."""
-LASTING, SEEN_BEFORE = 0.95, 10.0
-"""What is kept, round by round, of how rounds came out against what was expected; and the tokens that this begins
-with."""
+BELIEF = 4.0
+"""Plain rounds' time for which the speed that is expected by the chances counts, beside what came of late."""
+LASTING = 0.95
+"""What is kept, round by round, of what came of late; and of what is typical, token by token."""
+REMEMBERED = 0.3
+"""What is kept of that when an answer begins or a pause is over: the text is another."""
 
 # log odds that a token is kept: a constant, and for the log odds of the draft's confidence.
 CONFIDENCE_WEIGHTS = (0.1, 0.8)
@@ -38,92 +47,90 @@ CONFIDENCE_WEIGHTS = (0.1, 0.8)
 DEPTH_WEIGHTS = (1.2, 0.3)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DraftPlan:
-    """Draft up to `k` tokens: rounds of this kind give `speed` tokens a second, where the draft has read everything;
-    `extra` seconds are for what it must read first. `chances` are that each token is kept, if those before it are."""
+    """Draft up to `k` tokens: rounds of this kind are expected to bring `tokens`, at `speed` tokens a second where the
+    draft has read everything (`hoped`: if what is not known is better); `extra` seconds are for what it must read
+    first."""
 
     k: int
     tokens: float
     speed: float
+    hoped: float
     extra: float
-    chances: Array
 
 
 class Drafting:
-    """Judges a draft model by what it has drafted, token by token up to the first rejection.
+    """Judges a draft model by what it has drafted, token by token up to the first rejection, and by its speed.
 
-    It stops by its own confidence where a step is long enough for asking (stop where going on adds fewer tokens than
-    the time it takes is worth; look ahead over stairs). Where it does not pay it is left alone, and tried again after
-    pauses that grow, sooner when the text changes kind. A trial is hopeful, but not at any price.
+    It stops by its own confidence where a step is long enough for asking: where going on adds fewer tokens than the
+    time it takes is worth, looking ahead over stairs (Dinkelbach 1967). A draft model that loses more on end than its
+    stake (CUSUM; Page 1954) is left alone, and tried again after pauses that grow, sooner when the text changes kind.
     """
 
     def __init__(self, costs: CostModel, most: int, allowed: npt.NDArray[np.intp]) -> None:
+        """`allowed` are the lengths of drafts that may be chosen, ascending, up to `most` tokens."""
         self.confident = Chances(CONFIDENCE_WEIGHTS, doubt=0.6)
         self.deep = Chances(DEPTH_WEIGHTS, restless=0.01)
         self._costs = costs
-        self._allowed = allowed
+        self._allowed = allowed[allowed <= DEEPEST]
         self._depths = np.stack([np.ones(most), np.log2(np.arange(1.0, most + 1.0))], axis=1)
+        self._typical = 0.75  # chance of a token that nothing is known of, behind ones that are kept
         self._plan: DraftPlan | None = None
+        self._needed: list[float] = []  # probability that all is kept, from which to go on behind 0, 1, … tokens
         self._confidences: list[float] = []  # at each token of this round, where it was asked
         self._kept = 1.0  # probability that all that this round has drafted is kept
-        self._came, self._expected = SEEN_BEFORE, SEEN_BEFORE  # tokens, of late
-        self._stint: float | None = None  # seconds that it has gained since it came into use
+        self._came, self._spent = 0.0, 0.0  # tokens, and plain rounds' time, of late
+        self._slump, self._credit = 0.0, 0.0  # plain rounds' time: lost on end, and won in all
+        self._at_work = False
         self._pause, self._paused = PAUSE_FIRST, 0
-        self._left = False  # the pause is not over, or its end was not noticed yet
         self._mood = 0.0  # of what is copied, when it was left alone
 
     def begin(self) -> None:
         """An answer begins: perhaps with another kind of text."""
         self._paused //= 2
-        self.deep.forget(0.3)
+        self._forget()
 
-    def plan(self, longest: int, unread: int, wanted: int, mood: float) -> DraftPlan | None:
+    def plan(self, longest: int, unread: int, wanted: int, mood: float, sure: bool) -> DraftPlan | None:
         """What to draft where at most `longest` tokens can be, with `unread` ones to read first, in an answer of which
-        `wanted` tokens may still come; `mood` is that of what is copied. None where it is left alone."""
-        self._plan = None
+        `wanted` tokens may still come; `mood` is that of what is copied. None where it does not pay. `sure` is for a
+        round in which nothing may be tried."""
         if self._paused > 0 and abs(mood - self._mood) < CHANGED:
             return None
-        if self._left:
-            self._left = False
-            self.deep.forget(0.5)  # what it did before the pause was on another text
         costs = self._costs
-        least = MARGIN / costs.plain
-        plan = self._best(min(longest, DEEPEST), 0.0)
-        if plan.speed < least and -(self._stint or 0.0) < STAKE * costs.plain:
-            plan = self._best(min(longest, DEEPEST), HOPE)
-        if plan.speed < least:
-            self._leave(mood)
+        plan = self._best(min(longest, DEEPEST), costs.reading(unread) - costs.step)
+        promised = plan.speed / SURE if sure else plan.hoped / MARGIN
+        if promised * costs.plain < 1.0:
+            if not self._at_work:
+                self._paused, self._mood = RECONSIDER, mood
             return None
-        plan.extra = costs.reading(unread) - costs.step
-        saved = (costs.plain - 1.0 / plan.speed) * min(wanted, HORIZON)
-        return plan if saved > plan.extra else None
+        saved = (costs.plain - 1.0 / promised) * min(wanted, HORIZON)
+        if saved < plan.extra:
+            return None
+        return plan
 
-    def use(self, plan: DraftPlan | None) -> None:
+    def use(self, plan: DraftPlan | None, mood: float = 0.0) -> None:
         """This plan is carried out, or none is."""
-        self._plan = plan
+        self._plan, self._mood = plan, mood if plan is not None else self._mood
         self._confidences.clear()
         self._kept = 1.0
+        if plan is not None and not self._at_work:
+            self._at_work, self._slump = True, 0.0
+        if plan is not None and self._asks:
+            self._needed = self._thresholds(plan)
 
     def goes_on(self, drafted: int, confidence: Callable[[], float]) -> bool:
         """Whether to draft another token behind `drafted` ones."""
-        plan, step = self._plan, self._costs.step
-        if plan is None:
+        plan = self._plan
+        if plan is None or not self._asks:
             return True
-        if step < SMALL_STEP:
-            self._kept *= float(plan.chances[drafted - 1])
-        else:
-            self._confidences.append(confidence())
-            self._kept *= self.confident.one((1.0, log_odds(self._confidences[-1])))
-        first, last = self._allowed.searchsorted((drafted, plan.k), "right")
-        stops = self._allowed[first:last]
-        if not len(stops):
-            return drafted < plan.k
-        if not first or self._allowed[first - 1] != drafted:
-            return True
-        more = self._kept * np.cumsum(np.cumprod(plan.chances[drafted : plan.k]))[stops - drafted - 1]
-        passes = self._costs.passes
-        return bool((more > plan.speed * ((stops - drafted) * step + passes[stops] - passes[drafted])).any())
+        if drafted >= plan.k:
+            return False
+        self._confidences.append(confidence())
+        chance = self.confident.one((1.0, log_odds(self._confidences[-1])))
+        self._typical += (1.0 - LASTING) * (chance - self._typical)
+        self._kept *= chance
+        return self._kept > self._needed[drafted]
 
     def observe(self, round_: Round) -> None:
         """Learn from a round, whoever drafted in it."""
@@ -133,34 +140,74 @@ class Drafting:
             return
         for i in range(min(round_.accepted + 1, round_.drafted)):
             kept = i < round_.accepted
-            self.deep.learn(self._depths[i].tolist(), kept)
+            self.deep.learn((1.0, float(self._depths[i, 1])), kept)
             if i < len(self._confidences):
                 self.confident.learn((1.0, log_odds(self._confidences[i])), kept)
+        plain = self._costs.plain
         seconds = max(round_.seconds - plan.extra, 1e-9)
         self._came = LASTING * self._came + round_.emitted
-        self._expected = LASTING * self._expected + seconds * plan.speed / self._bonus
-        self._stint = (self._stint or 0.0) + round_.emitted * self._costs.plain - seconds
+        self._spent = LASTING * self._spent + seconds / plain
+        self._slump = max(0.0, self._slump + seconds / plain - round_.emitted)
+        self._credit = min(self._credit + round_.emitted - round_.seconds / plain, CREDIT)
+        if self._slump > STAKE and (self._slump > 2.0 * STAKE or plan.speed * plain < MARGIN):
+            self._leave()
 
     @property
-    def _bonus(self) -> float:
-        """How much faster rounds are than the chances by depth say: stopping by confidence is not in these."""
-        return min(max(self._came / self._expected, 0.7), 1.5)
+    def _asks(self) -> bool:
+        """Whether the draft is asked for its confidence."""
+        return self._costs.step >= SMALL_STEP
 
-    def _best(self, longest: int, hope: float) -> DraftPlan:
-        """The length that gives most tokens a second."""
-        chances = self.deep.of(self._depths[:longest], hope)
-        kept = np.cumprod(chances)
+    def _best(self, longest: int, extra: float) -> DraftPlan:
+        """The length that gives most tokens a second, by the chances; the speed by these and by what came of late."""
+        costs = self._costs
         ks = self._allowed[: int(self._allowed.searchsorted(longest, "right"))]
         if not len(ks):
             ks = np.array([longest])
-        tokens = 1.0 + np.cumsum(kept)[ks - 1]
-        speeds = tokens / (self._costs.passes[ks] + self._costs.step * ks)
+        per_second = 1.0 / (costs.passes[ks] + costs.step * ks)
+        tokens, speeds = self._tokens(ks, 0.0), 0.0
+        speeds = tokens * per_second
         at = int(speeds.argmax())
-        k = int(ks[at if self._costs.step < SMALL_STEP else -1])  # else it is confidence that stops
-        return DraftPlan(k, float(tokens[at]), float(speeds[at]) * self._bonus, 0.0, chances)
+        hoped = float((self._tokens(ks, HOPE) * per_second).max())
+        came, spent = self._came, self._spent * costs.plain
+        belief = BELIEF * costs.plain
+        return DraftPlan(
+            k=int(ks[-1 if self._asks else at]),  # where it is asked, it stops by itself
+            tokens=float(tokens[at]),
+            speed=(float(speeds[at]) * belief + came) / (belief + spent),
+            hoped=(hoped * belief + came) / (belief + spent),
+            extra=extra,
+        )
 
-    def _leave(self, mood: float) -> None:
+    def _tokens(self, ks: npt.NDArray[np.intp], hope: float) -> Array:
+        """Tokens that are expected of rounds with `ks` drafted ones."""
+        kept: Array = 1.0 + np.cumsum(np.cumprod(self.deep.of(self._depths[: ks[-1]], hope)))[ks - 1]
+        return kept
+
+    def _thresholds(self, plan: DraftPlan) -> list[float]:
+        """For 0, 1, … drafted tokens, what the probability that all are kept must be for going on to pay."""
+        costs, k = self._costs, plan.k
+        drafted = np.arange(k)
+        stops = self._allowed[: int(self._allowed.searchsorted(k, "right"))]
+        if not len(stops):
+            return [0.0] * k
+        ahead = stops[None, :] - drafted[:, None]
+        summed = np.concatenate(([0.0], np.cumsum(self._typical ** np.arange(1.0, k + 1.0))))
+        total = costs.step * np.arange(k + 1) + costs.passes[: k + 1]
+        seconds = total[stops][None, :] - total[:k, None]
+        speed = max(plan.speed, 1.0 / costs.plain)
+        needed = np.where(ahead > 0, speed * seconds / summed[np.maximum(ahead, 1)], np.inf).min(axis=1)
+        inside = np.isin(drafted, stops)
+        result: list[float] = np.where(inside, needed, 0.0).tolist()
+        return result
+
+    def _leave(self) -> None:
         """It does not pay: for a while it is not asked."""
-        if self._stint is not None:
-            self._pause = PAUSE_FIRST if self._stint > 0.0 else min(2 * self._pause, PAUSE_LAST)
-        self._paused, self._stint, self._mood, self._left = self._pause, None, mood, True
+        self._pause = PAUSE_FIRST if self._credit > 0.0 else min(2 * self._pause, PAUSE_LAST)
+        self._credit = max(self._credit, 0.0)
+        self._paused, self._at_work = self._pause, False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._came *= REMEMBERED
+        self._spent *= REMEMBERED
+        self.deep.forget(0.5)
