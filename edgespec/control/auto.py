@@ -48,8 +48,7 @@ class AutoPolicy:
             self.copying.begin()
             self.drafting.begin()
         for offer in situation.offers.values():
-            for evidence, right in offer.outcomes:
-                self.copying.learn(evidence, right)
+            self.copying.learn(offer.outcomes)
         self._unread = 0
         self.drafting.use(None)
         return self._choice(situation)

@@ -30,22 +30,28 @@ class Chances:
 
     def of(self, features: Array, hope: float = 0.0) -> Array:
         """The probabilities for rows of features (n, weights), if the mood is better by `hope` standard deviations."""
-        mood = self.mood + hope * math.sqrt(self.variance)
-        return _logistic((features @ np.array(self._weights) + mood) * self._caution)
+        odds = features @ np.array(self._weights) + (self.mood + hope * math.sqrt(self.variance))
+        return _logistic(odds * self._caution)
 
     def one(self, features: Sequence[float]) -> float:
         """The probability for one row of features."""
         return _squashed(self._odds(features) * self._caution)
 
-    def learn(self, features: Sequence[float], kept: bool) -> None:
-        """Take an outcome that the target has judged."""
-        p = _squashed(self._odds(features))
-        error, spread = float(kept) - p, max(p * (1.0 - p), 0.02)
-        self.variance /= 1.0 + self.variance * spread
-        self.mood += self.variance * error
-        for i, feature in enumerate(features):
-            self._weights[i] += LEARNING * error * feature
-        self.variance = min(self.variance + self._restless, self._doubt)
+    def learn(self, features: Sequence[Sequence[float]], kept: Sequence[bool]) -> None:
+        """Take outcomes that the target has judged, a row of features and whether it was kept for each."""
+        mood, variance, weights = self.mood, self.variance, self._weights
+        for row, right in zip(features, kept, strict=True):
+            odds = mood
+            for weight, feature in zip(weights, row, strict=True):
+                odds += weight * feature
+            p = _squashed(odds)
+            error = 1.0 - p if right else -p
+            variance /= 1.0 + variance * max(p * (1.0 - p), 0.02)
+            mood += variance * error
+            variance = min(variance + self._restless, self._doubt)
+            step = LEARNING * error
+            weights = [weight + step * feature for weight, feature in zip(weights, row, strict=True)]
+        self.mood, self.variance, self._weights = mood, variance, weights
 
     def forget(self, part: float) -> None:
         """Let the text at hand count for less by `part`, from 0 to 1: it has changed, or it was long ago."""
@@ -65,7 +71,7 @@ class Chances:
 
 
 def _squashed(odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, odds))))
+    return 1.0 / (1.0 + math.exp(-odds)) if odds > -30.0 else 0.0
 
 
 def _logistic(odds: Array) -> Array:

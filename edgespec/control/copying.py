@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +62,9 @@ class Copying:
         """An answer begins: perhaps with another kind of text."""
         self.chances.forget(0.3)
 
-    def learn(self, evidence: Evidence, right: bool) -> None:
-        """A guess came out `right`, or not."""
-        self.chances.learn(_first(evidence), right)
+    def learn(self, outcomes: Sequence[tuple[Evidence, bool]]) -> None:
+        """Guesses came out right, or not."""
+        self.chances.learn([_first(evidence) for evidence, _ in outcomes], [right for _, right in outcomes])
 
     def plan(self, evidence: Evidence, longest: int, prices: Array) -> CopyPlan:
         """What to draft where at most `longest` tokens can be; rounds with 0, 1, … of them cost `prices`, in tokens."""

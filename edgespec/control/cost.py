@@ -60,7 +60,8 @@ class CostModel:
         self._p[self._read, self._read] = 0.4**2  # long batches are cheaper a token, by how much is not measured
         self._known = profile is not None
         self._ours = [0.0, 0.0]  # seconds of our own part: of a plain round, of one that drafts
-        self._passes: Array | None = None
+        self._passes: Array | None = None  # and the step: worked out once a round
+        self._steps = 0.0
         self.surprised = False
 
     @property
@@ -81,16 +82,21 @@ class CostModel:
     @property
     def passes(self) -> Array:
         """Seconds of rounds with 0, 1, … `most` drafted tokens, but for what drafting them takes."""
-        if self._passes is None:
-            self._passes = np.exp(self._x[0] + np.concatenate(([0.0], self._x[1:-2])))
-            self._passes[1:] += self._ours[1]
-            self._passes[0] += self._ours[0]
-        return self._passes
+        return self._work_out() if self._passes is None else self._passes
 
     @property
     def step(self) -> float:
         """Seconds of the draft's pass over one token."""
-        return self._reads[0][1] * exp(float(self._x[0] + self._x[self._step]))
+        if self._passes is None:
+            self._work_out()
+        return self._steps
+
+    def _work_out(self) -> Array:
+        passes: Array = np.exp(self._x[0] + np.concatenate(([0.0], self._x[1:-2])))
+        passes[1:] += self._ours[1]
+        passes[0] += self._ours[0]
+        self._passes, self._steps = passes, self._reads[0][1] * exp(float(self._x[0] + self._x[self._step]))
+        return passes
 
     def reading(self, tokens: int) -> float:
         """Seconds in which the draft reads `tokens` of history, the first step of a draft included."""
@@ -103,7 +109,6 @@ class CostModel:
 
     def observe(self, round_: Round, unread: int) -> None:
         """Learn from a round, in which the draft had `unread` tokens to read."""
-        self._passes = None
         self._p[0, 0] += DRIFT * max(round_.seconds, 1e-3)
         drafting = bool(round_.draft_calls or round_.width > 1)
         # A hiccup in our own part is forgotten soon, and is no reason to change one's ways.
@@ -118,6 +123,7 @@ class CostModel:
                     self._take(log((round_.draft_seconds - more) / first), self._read, relative=True)
             else:
                 self._take(log(round_.draft_seconds / (first + more)), self._step, relative=True)
+        self._passes = None
 
     def _take(self, seen: float, ratio: int | None, relative: bool = False) -> None:
         """A time's logarithm: of the level times a ratio (None: 1), or of what it was by what it was expected to be."""

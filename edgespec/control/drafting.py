@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,11 @@ class Drafting:
         self.deep = Chances(DEPTH_WEIGHTS, restless=0.01)
         self._costs = costs
         self._allowed = allowed[allowed <= DEEPEST]
-        self._depths = np.stack([np.ones(most), np.log2(np.arange(1.0, most + 1.0))], axis=1)
+        self._rows = [(1.0, log2(depth)) for depth in range(1, most + 1)]
+        self._depths = np.array(self._rows)
+        drafted = np.arange(DEEPEST + 1)
+        self._ahead = self._allowed[None, :] - drafted[:, None]  # (drafted, stops)
+        self._may_stop = np.isin(drafted, self._allowed)
         self._typical = 0.75  # chance of a token that nothing is known of, behind ones that are kept
         self._plan: DraftPlan | None = None
         self._needed: list[float] = []  # probability that all is kept, from which to go on behind 0, 1, … tokens
@@ -138,11 +143,11 @@ class Drafting:
         plan = self._plan
         if plan is None or not round_.drafted:
             return
-        for i in range(min(round_.accepted + 1, round_.drafted)):
-            kept = i < round_.accepted
-            self.deep.learn((1.0, float(self._depths[i, 1])), kept)
-            if i < len(self._confidences):
-                self.confident.learn((1.0, log_odds(self._confidences[i])), kept)
+        judged = min(round_.accepted + 1, round_.drafted)
+        kept = [i < round_.accepted for i in range(judged)]
+        self.deep.learn(self._rows[:judged], kept)
+        seen = [(1.0, log_odds(confidence)) for confidence in self._confidences[:judged]]
+        self.confident.learn(seen, kept[: len(seen)])
         plain = self._costs.plain
         seconds = max(round_.seconds - plan.extra, 1e-9)
         self._came = LASTING * self._came + round_.emitted
@@ -164,7 +169,7 @@ class Drafting:
         if not len(ks):
             ks = np.array([longest])
         per_second = 1.0 / (costs.passes[ks] + costs.step * ks)
-        tokens, speeds = self._tokens(ks, 0.0), 0.0
+        tokens = self._tokens(ks, 0.0)
         speeds = tokens * per_second
         at = int(speeds.argmax())
         hoped = float((self._tokens(ks, HOPE) * per_second).max())
@@ -186,18 +191,15 @@ class Drafting:
     def _thresholds(self, plan: DraftPlan) -> list[float]:
         """For 0, 1, … drafted tokens, what the probability that all are kept must be for going on to pay."""
         costs, k = self._costs, plan.k
-        drafted = np.arange(k)
         stops = self._allowed[: int(self._allowed.searchsorted(k, "right"))]
         if not len(stops):
             return [0.0] * k
-        ahead = stops[None, :] - drafted[:, None]
-        summed = np.concatenate(([0.0], np.cumsum(self._typical ** np.arange(1.0, k + 1.0))))
+        ahead = self._ahead[:k, : len(stops)]
+        summed = np.cumsum(self._typical ** np.arange(1.0, k + 1.0))
         total = costs.step * np.arange(k + 1) + costs.passes[: k + 1]
         seconds = total[stops][None, :] - total[:k, None]
-        speed = max(plan.speed, 1.0 / costs.plain)
-        needed = np.where(ahead > 0, speed * seconds / summed[np.maximum(ahead, 1)], np.inf).min(axis=1)
-        inside = np.isin(drafted, stops)
-        result: list[float] = np.where(inside, needed, 0.0).tolist()
+        needed = np.where(ahead > 0, seconds / summed[np.maximum(ahead, 1) - 1], np.inf).min(axis=1)
+        result: list[float] = (needed * max(plan.speed, 1.0 / costs.plain) * self._may_stop[:k]).tolist()
         return result
 
     def _leave(self) -> None:
