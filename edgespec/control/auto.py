@@ -8,10 +8,10 @@ import numpy as np
 
 from edgespec.control.copying import Copying
 from edgespec.control.cost import CostModel
-from edgespec.control.drafting import Drafting, DraftPlan
+from edgespec.control.drafting import Drafting
 from edgespec.control.guard import Guard
 from edgespec.control.profile import Profile
-from edgespec.protocols import Choice, Offer, Round, Situation
+from edgespec.protocols import Choice, Round, Situation
 
 PROBE_FIRST, PROBE_LAST = 16, 128
 """Rounds between two measurements of plain decoding: it doubles from the first to the last while they agree."""

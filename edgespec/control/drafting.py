@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log2
+from math import log, log2
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,14 @@ CHANGED = 1.0
 """How far the mood of what is copied must have moved for the text to be of another kind."""
 DEEPEST = 24
 """Tokens that a draft model is asked for at most."""
+SHALLOW = 8
+"""Tokens of a draft from which one learns how depth matters; farther on it does little."""
 SMALL_STEP = 0.002
 """Seconds of a draft's step under which its confidence is not asked: it would cost a good part of that."""
 HORIZON = 256
 """Tokens over which what a draft must read first is spread, where nothing says that fewer are wanted."""
+CERTAIN = 1.5
+"""What the chances must promise for hope not to matter."""
 BELIEF = 4.0
 """Plain rounds' time for which the speed that is expected by the chances counts, beside what came of late."""
 LASTING = 0.95
@@ -83,6 +87,7 @@ class Drafting:
         self._typical = 0.75  # chance of a token that nothing is known of, behind ones that are kept
         self._plan: DraftPlan | None = None
         self._needed: list[float] = []  # probability that all is kept, from which to go on behind 0, 1, … tokens
+        self._needed_for = (0, 0, 0)
         self._confidences: list[float] = []  # at each token of this round, where it was asked
         self._kept = 1.0  # probability that all that this round has drafted is kept
         self._came, self._spent = 0.0, 0.0  # tokens, and plain rounds' time, of late
@@ -122,7 +127,9 @@ class Drafting:
         if plan is not None and not self._at_work:
             self._at_work, self._slump = True, 0.0
         if plan is not None and self._asks:
-            self._needed = self._thresholds(plan)
+            key = (plan.k, round(50.0 * log(plan.speed * self._costs.plain)), round(50.0 * self._typical))
+            if key != self._needed_for:
+                self._needed, self._needed_for = self._thresholds(plan), key
 
     def goes_on(self, drafted: int, confidence: Callable[[], float]) -> bool:
         """Whether to draft another token behind `drafted` ones."""
@@ -145,7 +152,7 @@ class Drafting:
             return
         judged = min(round_.accepted + 1, round_.drafted)
         kept = [i < round_.accepted for i in range(judged)]
-        self.deep.learn(self._rows[:judged], kept)
+        self.deep.learn(self._rows[: min(judged, SHALLOW)], kept[:SHALLOW])
         seen = [(1.0, log_odds(confidence)) for confidence in self._confidences[:judged]]
         self.confident.learn(seen, kept[: len(seen)])
         plain = self._costs.plain
@@ -172,13 +179,15 @@ class Drafting:
         tokens = self._tokens(ks, 0.0)
         speeds = tokens * per_second
         at = int(speeds.argmax())
-        hoped = float((self._tokens(ks, HOPE) * per_second).max())
+        sober, hoped = float(speeds[at]), float(speeds[at])
+        if sober * costs.plain < CERTAIN:
+            hoped = float((self._tokens(ks, HOPE) * per_second).max())
         came, spent = self._came, self._spent * costs.plain
         belief = BELIEF * costs.plain
         return DraftPlan(
             k=int(ks[-1 if self._asks else at]),  # where it is asked, it stops by itself
             tokens=float(tokens[at]),
-            speed=(float(speeds[at]) * belief + came) / (belief + spent),
+            speed=(sober * belief + came) / (belief + spent),
             hoped=(hoped * belief + came) / (belief + spent),
             extra=extra,
         )

@@ -5,6 +5,7 @@ Format: magic, version, tensor count, key count, then keys with typed values; `g
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from pathlib import Path
@@ -17,6 +18,7 @@ Value = str | int | float | bool
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING = 8
 _LONGEST = 1 << 20
+_HEAD = 1 << 20
 _PART = re.compile(r"^(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.DOTALL)
 
 # Architectures that hold something else than a model that writes text, and what it is.
@@ -121,3 +123,11 @@ def parts(path: Path) -> list[Path]:
         if not file.is_file():
             raise ModelNotFound(f"{file.name} is missing beside {path.name}: fetch all {count} parts of the model.")
     return files
+
+
+def fingerprint(path: Path) -> str:
+    """What tells a model file from another: the sizes of its parts and the hash of its first bytes, the metadata."""
+    digest = hashlib.sha256(" ".join(str(part.stat().st_size) for part in parts(path)).encode())
+    with path.open("rb") as stream:
+        digest.update(stream.read(_HEAD))
+    return digest.hexdigest()

@@ -7,7 +7,6 @@ load of a file happens in a child; what it finds is remembered for that build, f
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -22,19 +21,18 @@ from typing import Any
 
 from edgespec import errors
 from edgespec.errors import BackendError, EdgespecError, ModelUnreadable
-from edgespec.folders import cache_folder
-from edgespec.llama.header import parts, read_head, refuse_other_kinds
+from edgespec.folders import Shelf, cache_folder
+from edgespec.llama.header import fingerprint, read_head, refuse_other_kinds
 from edgespec.llama.library import library
 from edgespec.llama.threads import usable_cores
 from edgespec.settings import ModelSettings
 
 CHILD = "edgespec.llama.proof_child"
 
-_FORMAT = 3
+_FORMAT = 4
 MOST_NOISE = 2.0
 """Logits: honest rounding stays far below (0.25 was the most seen), garbage is far above (50)."""
 
-_HEAD = 1 << 20
 _logger = logging.getLogger("edgespec.llama")
 
 
@@ -75,10 +73,10 @@ def prove(
     settings = settings or ModelSettings()
     file = Path(path)
     refuse_other_kinds(file, read_head(file))
-    place = (cache or cache_folder()) / "proofs" / f"{_key(file, settings)}.json"
-    remembered = _recall(place)
-    if remembered is not None:
-        return remembered
+    shelf, facts = Shelf((cache or cache_folder()) / "proofs"), _facts(file, settings)
+    remembered = shelf.recall(facts)
+    if remembered is not None and set(remembered) == {field.name for field in fields(Proof)}:
+        return Proof(**remembered)
     if command is None:
         if getattr(sys, "frozen", False):  # its executable is the program itself, which would start once more
             raise BackendError("This program has no Python to start a child process with: give load() a `python`.")
@@ -97,7 +95,7 @@ def prove(
         _logger.warning("%s", proof.warning)
         if "SIGKILL" in first_death or "finish" in first_death:
             return proof  # perhaps memory or time was short for once: the next load tries again
-    _remember(place, proof)
+    shelf.remember(facts, asdict(proof))
     return proof
 
 
@@ -171,16 +169,10 @@ def _environment(host: Mapping[str, str], same_python: bool) -> dict[str, str]:
     }
 
 
-def _key(file: Path, settings: ModelSettings) -> str:
-    digest = hashlib.sha256()
-    for part in parts(file):
-        digest.update(f"{part.stat().st_size} ".encode())
-    with file.open("rb") as stream:
-        digest.update(stream.read(_HEAD))
-    lib = library()
-    facts = [_FORMAT, lib.build_id(), settings.gpu_layers, settings.threads or usable_cores(), _processor()]
-    digest.update(json.dumps(facts).encode())
-    return digest.hexdigest()[:24]
+def _facts(file: Path, settings: ModelSettings) -> list[object]:
+    """What the proof holds for."""
+    threads = settings.threads or usable_cores()
+    return [_FORMAT, library().build_id(), fingerprint(file), settings.gpu_layers, threads, _processor()]
 
 
 def _processor(info: Path = Path("/proc/cpuinfo")) -> str:
@@ -190,20 +182,3 @@ def _processor(info: Path = Path("/proc/cpuinfo")) -> str:
         first = info.read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
         return "|".join(line for line in first if line.startswith(wanted))
     return f"{platform.machine()} {platform.processor()}"
-
-
-def _recall(place: Path) -> Proof | None:
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        stored = json.loads(place.read_text(encoding="utf-8"))
-        if set(stored) == {field.name for field in fields(Proof)}:
-            return Proof(**stored)
-    return None
-
-
-def _remember(place: Path, proof: Proof) -> None:
-    # A cache that cannot be written costs time, not correctness.
-    with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-        draft.write_text(json.dumps(asdict(proof)), encoding="utf-8")
-        draft.replace(place)
