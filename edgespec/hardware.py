@@ -114,6 +114,23 @@ def vector_units() -> list[str]:
     return []
 
 
+def power_mode(system: Path = Path("/")) -> list[str]:
+    """How fast the machine is allowed to be, as far as it tells: governor, profile, Jetson's mode, mains or battery."""
+    found = []
+    for place in (
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+        "sys/firmware/acpi/platform_profile",
+        "var/lib/nvpmodel/status",
+    ):
+        with suppress(OSError):
+            found.append((system / place).read_text(encoding="utf-8", errors="replace").strip())
+    with suppress(AttributeError, OSError, RuntimeError, NotImplementedError):
+        battery = psutil.sensors_battery()
+        if battery is not None:
+            found.append("mains" if battery.power_plugged else "battery")
+    return found
+
+
 def machine() -> dict[str, Any]:
     """What this machine is, for reports: processor, cores, memory in bytes, GPUs, system."""
     return {

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from edgespec.errors import UsageError
 
 DrafterChoice = Literal["auto", "none", "model", "ngram"]
+PolicyChoice = Literal["auto", "fixed", "threshold", "heuristic"]
 VerifyChoice = Literal["auto", "match", "token", "block"]
 VerifyRule = Literal["argmax", "match", "token", "block"]
 ThinkChoice = Literal["auto", "on", "off"]

@@ -12,7 +12,6 @@ import click
 from edgespec.cli.console import Console, cancellable
 from edgespec.engine import Engine
 from edgespec.events import Done, Event, Loading, Notice, Prefill, RoundDone, Text
-from edgespec.protocols import Round
 from edgespec.settings import About
 
 
@@ -30,7 +29,7 @@ def show(
             elif isinstance(event, Notice):
                 console.say(event.message)
             elif isinstance(event, RoundDone):
-                details.append(detail(event.round))  # shown afterwards: they would tear the text apart
+                details.append(detail(event))  # shown afterwards: they would tear the text apart
             elif isinstance(event, Text) and not as_json:
                 console.clear()
                 console.think(event.thought)
@@ -77,10 +76,12 @@ def report(done: Done, about: About) -> dict[str, Any]:
     } | ({"thought": done.thought} if done.thought else {})
 
 
-def detail(round_: Round) -> str:
-    """A round in a line, for -v."""
+def detail(done: RoundDone) -> str:
+    """A round in a line, for -v, with the reason for what was done."""
+    round_ = done.round
     times = f"draft {1000 * round_.draft_seconds:.0f} ms, verify {1000 * round_.verify_seconds:.0f} ms"
-    return f"{(round_.drafted and round_.drafter) or 'plain'}: {round_.accepted} of {round_.drafted} accepted, {times}"
+    what = f"{(round_.drafted and round_.drafter) or 'plain'}: {round_.accepted} of {round_.drafted} accepted"
+    return f"{what}, {times}" + (f" ({done.why})" if done.why else "")
 
 
 def summary(done: Done) -> str:
@@ -94,6 +95,8 @@ def summary(done: Done) -> str:
         low = " (low: compare with --drafter none)" if stats.acceptance_rate < 0.6 else ""
         parts.append(f"{drafters} drafted {stats.drafted}, {stats.acceptance_rate:.0%} accepted{low}")
         parts.append(f"{stats.mean_acceptance_length:.2f} tokens a drafting round")
+    if stats.speedup is not None and stats.drafted:
+        parts.append(f"{stats.speedup:.2f}× plain decoding")
     if stats.ttft_ms is not None:
         parts.append(f"first token after {stats.ttft_ms / 1000:.1f} s")
     if done.verify != "argmax":

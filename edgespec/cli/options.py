@@ -67,10 +67,15 @@ PAIR = (
 )  # fmt: skip
 
 DRAFTING = (
-    option("--drafter", help="What proposes tokens; auto: the draft model where there is one, else n-grams.",
+    option("--drafter", help="What proposes tokens; auto: the draft model, where there is one, and n-grams.",
             default="auto", show_default=True, type=click.Choice(["auto", "none", "model", "ngram"])),
-    option("--k", help="Tokens to draft in a round; auto is 4 for now.", default="auto", show_default=True,
+    option("--k", help="Tokens to draft in a round; auto leaves it to the policy.", default="auto", show_default=True,
             type=AutoOrInt()),
+    option("--policy", help="What picks drafter and k: auto by what pays here, fixed is 4 tokens; threshold and "
+           "heuristic are for comparison.", default="auto", show_default=True,
+            type=click.Choice(["auto", "fixed", "threshold", "heuristic"])),
+    option("--no-profile", "profile", flag_value=False, type=bool, default=True,
+           help="Measure nothing at the first load; learn what passes cost from the answers alone."),
 )  # fmt: skip
 
 LOADING = (
